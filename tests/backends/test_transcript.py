@@ -9,7 +9,7 @@ from buddy.backends.contract import Compaction
 from buddy.backends.native.compact import Summary, cut_old_messages, cut_to_fit, shorten
 from buddy.backends.native.pinned import Pins
 from buddy.backends.native.sizes import Tally
-from buddy.backends.native.transcript import NOT_RUN, Transcript
+from buddy.backends.native.transcript import CUT_OFF, NOT_RUN, Transcript
 from buddy.models.contract import AssistantItem, Item, TokenUsage, ToolItem, UserItem
 from buddy.protocol.events import (
     ApprovalReceived,
@@ -34,6 +34,10 @@ def user(text: str) -> UserMessage:
 def assistant(text: str, *call_ids: str) -> AssistantMessage:
     items = tuple(ToolCallItem(call_id, "read_file", "{}") for call_id in call_ids)
     return AssistantMessage(message_id="asst_1", text=text, tool_calls=items, finish="stop", truncated=False)
+
+
+def interrupted(text: str) -> AssistantMessage:
+    return AssistantMessage(message_id="asst_1", text=text, tool_calls=(), finish="interrupted", truncated=True)
 
 
 def result(call_id: str, text: str = "result") -> ToolResult:
@@ -79,6 +83,11 @@ def test_a_call_without_a_result_gets_one_before_the_next_message() -> None:
 def test_deltas_and_empty_replies_are_not_part_of_the_history() -> None:
     transcript = told(user("go"), AssistantToken(text="hal"), assistant(""))
     assert transcript.closed() == [UserItem("go")]
+
+
+def test_a_reply_that_was_stopped_is_sent_with_a_mark() -> None:
+    transcript = told(user("go"), AssistantToken(text="hal"), interrupted("hal \n"))
+    assert transcript.items == [UserItem("go"), AssistantItem(f"hal\n\n{CUT_OFF}")]
 
 
 def test_a_second_compaction_right_after_the_first_has_nothing_to_do() -> None:
@@ -155,6 +164,10 @@ class Story:
                 self.compact(size)
             case 4 if not self.open:
                 self.undo()
+            case 6:
+                self.open = []
+                self.add(AssistantToken(text=f"half {text}"))
+                self.add(interrupted(f"half {text}"))
             case _:
                 self.add(RunComplete(run_id="run_1", outcome="failed", summary=""))
 
@@ -188,7 +201,7 @@ class Story:
 
 
 @settings(deadline=None)
-@given(steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=60))
+@given(steps=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=60))
 def test_the_history_is_valid_at_every_prefix(steps: list[tuple[int, int]]) -> None:
     story = Story()
     story.add(user("the first message"))
@@ -212,7 +225,7 @@ def rebuilt(story: Story) -> Transcript:
 
 
 @settings(deadline=None)
-@given(steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=40), at=st.integers(0, 60))
+@given(steps=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=40), at=st.integers(0, 60))
 def test_a_log_cut_anywhere_continues_validly(steps: list[tuple[int, int]], at: int) -> None:
     story = Story()
     story.add(user("the first message"))

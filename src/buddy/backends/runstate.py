@@ -118,6 +118,8 @@ class RunState(Struct):
     run_id: str
     options: StartedOptions
     started_ts: int
+    recording: int = 0
+    """The version of what it records for its replay, which decides what else it does."""
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -215,7 +217,7 @@ class RunState(Struct):
     def _follow(self, body: RunStarted | RunCancelling | CancelScheduled) -> None:
         match body:
             case RunStarted():
-                self.options = body.options
+                self.options, self.recording = body.options, body.recording or 0
             case RunCancelling():
                 self.cancelling = body.reason
             case CancelScheduled():

@@ -178,9 +178,11 @@ class RunComplete(Payload, frozen=True, kw_only=True):
 # --- Buddy's own ---------------------------------------------------------------------------------------------------
 
 
-RECORDING = 2
+RECORDING = 3
 """The version of what a run records for its replay; raised when a replay needs more, or decisions get another effect:
-since 2, an approval that expires ends its run."""
+since 2, an approval that expires ends its run; since 3, a reply that is stopped leaves what was said of it."""
+INTERRUPTED = "interrupted"
+"""`finish` of a reply that was stopped before it was complete."""
 
 
 class RunStarted(Payload, frozen=True, kw_only=True):

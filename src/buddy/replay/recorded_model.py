@@ -19,6 +19,7 @@ from buddy.models.contract import (
     TokenUsage,
 )
 from buddy.protocol.events import (
+    INTERRUPTED,
     AssistantMessage,
     AssistantRestart,
     Error,
@@ -57,6 +58,8 @@ class RecordedProvider:
             return
         self._cursor.begin_stream(MODEL)
         for event, body in self._cursor.rest_of_run():
+            if isinstance(body, AssistantMessage) and body.finish == INTERRUPTED:
+                break
             piece = self._piece(event.seq, body)
             if piece is not None:
                 await self._cursor.wait_before(event.seq)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
+    INTERRUPTED,
     ApprovalReceived,
     ApprovalRequired,
     AssistantMessage,
@@ -54,14 +55,19 @@ class EventRenderer:
         columns: Callable[[], int],
         write: Callable[[str], None],
         answer: Callable[[str], None] | None = None,
+        fold: Callable[[str], str] = str,
     ) -> None:
-        """`write` receives finished blocks; with `answer`, the model's replies go there instead, unrendered."""
+        """`write` receives finished blocks; with `answer`, the model's replies go there instead, unrendered.
+
+        `fold` wraps what is not a reply, which is wrapped already, or is code.
+        """
         self._session = session
         self._display = display
         self._style = style
         self._columns = columns
         self._write = write
         self._answer = answer
+        self._fold = fold
         self.activity = ActivityLine(style)
         self.reset()
 
@@ -123,7 +129,7 @@ class EventRenderer:
         text, self._held = self._held + text, ""
         self._has_streamed = True
         for block in self._markdown.feed(text):
-            self._block(block, apart=True)
+            self._reply_block(block)
 
     def _finish_reply(self, body: AssistantMessage) -> None:
         self._end_thought()
@@ -132,8 +138,8 @@ class EventRenderer:
                 self._answer(body.text)
         else:
             for block in self._markdown.finish() if self._has_streamed else self._markdown_blocks(body.text):
-                self._block(block, apart=True)
-        if body.truncated:
+                self._reply_block(block)
+        if body.truncated and body.finish != INTERRUPTED:
             self._block(self._style.yellow("  ! Reply truncated"))
         self._end_reply()
 
@@ -220,7 +226,7 @@ class EventRenderer:
         self._end_thought()
         if self._answer is None:
             for block in self._markdown.finish() if self._has_streamed else self._markdown_blocks(self._held):
-                self._block(block, apart=True)
+                self._reply_block(block)
         self._end_reply()
 
     def _end_reply(self) -> None:
@@ -236,4 +242,9 @@ class EventRenderer:
         """Write one block; an empty line sets apart those that begin something."""
         separate = apart and self._has_written
         self._has_written = True
+        text = self._fold(text)
+        self._write(f"\n{text}" if separate else text)
+
+    def _reply_block(self, text: str) -> None:
+        separate, self._has_written = self._has_written, True
         self._write(f"\n{text}" if separate else text)

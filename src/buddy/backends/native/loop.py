@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from buddy.backends.contract import Compaction, ModelName, Run
 from buddy.backends.native.dispatch import Dispatch
+from buddy.backends.native.interrupted_reply import PartialReply, keeping_interrupted
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.prompt import Prompts, PromptSettings
 from buddy.backends.native.reply import read_reply
@@ -46,9 +47,11 @@ class Native:
         self._has_room = has_room
         self._dispatch = dispatch
         self._prompts = Prompts(settings)
+        self._partial = PartialReply()
 
     def observe(self, seq: int, body: EventBody) -> None:
         self._prompts.observe(seq, body)
+        self._partial.observe(body)
         self._tools.observe(body)
 
     def model(self) -> ModelName:
@@ -102,7 +105,8 @@ class Native:
         asked = await self._prompts.ask(run, self._provider, await self._tools.refresh(run))
         report_model_call(run, self._provider.model)
         with TimedPhase(run, TurnState.STREAMING):
-            await read_reply(run, self._provider, asked, self._prompts.transcript.call_ids)
+            async with keeping_interrupted(run, self._partial):
+                await read_reply(run, self._provider, asked, self._prompts.transcript.call_ids)
 
     async def _run_tools(self, run: Run) -> None:
         registry = (await self._tools.current(run)).registry

@@ -10,6 +10,7 @@ from buddy.backends.hooks import BLOCKED, render_context
 from buddy.backends.restored import restored_note
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
 from buddy.protocol.events import (
+    INTERRUPTED,
     AcceptanceResult,
     ApprovalExpired,
     ApprovalPolicyChanged,
@@ -44,6 +45,7 @@ from buddy.protocol.events import (
 )
 
 NOT_RUN = "Not run: the run was interrupted before this call started."
+CUT_OFF = "[This reply was stopped here, before it was complete.]"
 
 
 class Transcript:
@@ -174,7 +176,8 @@ class Transcript:
         if not message.text and not message.tool_calls:
             return
         self._close_calls()
-        self._add(seq, AssistantItem(message.text, message.tool_calls, message.opaque))
+        text = f"{message.text.rstrip()}\n\n{CUT_OFF}" if message.finish == INTERRUPTED else message.text
+        self._add(seq, AssistantItem(text, message.tool_calls, message.opaque))
         self._open = [call.call_id for call in message.tool_calls]
         self.call_ids.update(self._open)
         self._asked_at = seq
