@@ -81,6 +81,8 @@ def parse(arguments: Sequence[str]) -> Options:
     options, left = parser.parse_known_args(own, Options(words=command) if command else Options())
     if left and options.takes_words and not left[0].startswith("-"):
         options.words, left = [*left, *command], []
+    if first == "resume" and options.prompt is None and len(left) == 1 and not left[0].startswith("-"):
+        options.prompt = left.pop()  # after a flag: argparse has decided by the id that there is none
     if left:
         raise _unknown(parser, first if first in COMMANDS else "", options, left)
     return options

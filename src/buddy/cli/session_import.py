@@ -1,13 +1,15 @@
 """`buddy session import DIR`: turn `.buddyx` and `.agentx` conversations into sessions.
 
 Invariants: a file is read completely and checked before anything is written; each becomes one session with the
-conversation as events, once per folder; the files do not change, and what is not a
-conversation is reported and skipped.
+conversation as events, once per folder, known by its old id, too, and used last when it was; the files do not change,
+and what is not a conversation is reported and skipped.
 """
 
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -25,6 +27,7 @@ from buddy.protocol.events import (
     RunStarted,
     SessionStarted,
     StartedOptions,
+    ThinkingToken,
     ToolResult,
     UserMessage,
 )
@@ -53,6 +56,7 @@ class OldMessage(Struct, frozen=True):
     content: str | None = None
     tool_calls: tuple[OldCall, ...] | None = None
     tool_call_id: str | None = None
+    reasoning_content: str | None = None
 
 
 class OldState(Struct, frozen=True):
@@ -60,18 +64,42 @@ class OldState(Struct, frozen=True):
 
 
 class OldSession(Struct, frozen=True):
-    """An old file. Its other fields, such as `updated_at_millis`, are ignored."""
+    """An old file. Its other fields are ignored."""
 
     version: int
     id: str
     state: OldState
+    updated_at_millis: int = 0
+
+
+class _Clock:
+    """The time, or for what is imported now, the time of its file."""
+
+    def __init__(self) -> None:
+        self.held: int | None = None
+
+    def __call__(self) -> int:
+        return self.held or _unix_ms()
+
+    @contextmanager
+    def at(self, millis: int) -> Generator[None]:
+        self.held = min(millis, _unix_ms()) if millis > 0 else None
+        try:
+            yield
+        finally:
+            self.held = None
+
+
+def _unix_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 async def import_sessions(options: Options) -> None:
     from buddy.daemon.opening import open_runtime
 
     found = _read_all(Path(options.folder))
-    runtime = await open_runtime(read_config(options), places_of(options), os.environ, log_url=options.log)
+    clock = _Clock()
+    runtime = await open_runtime(read_config(options), places_of(options), os.environ, log_url=options.log, clock=clock)
     root = os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
     try:
         known = await _imported(runtime.log, root)
@@ -83,10 +111,11 @@ async def import_sessions(options: Options) -> None:
             request = StartSession(
                 "interactive", "default", "local", Repo(root), {"source": "import", "importedId": old.id}
             )
-            session, _ = await runtime.sessions.start(request)
-            for body, run_id in events_of(old):
-                session.journal.record(body, run_id)
-            await session.journal.commit(durable=True)
+            with clock.at(old.updated_at_millis):
+                session, _ = await runtime.sessions.start(request)
+                for body, run_id in events_of(old):
+                    session.journal.record(body, run_id)
+                await session.journal.commit(durable=True)
             print(session.session_id)
             print(f"imported {escape(name)}, {len(old.state.messages)} messages", file=sys.stderr)
     finally:
@@ -123,7 +152,9 @@ def events_of(old: OldSession) -> Iterator[tuple[EventBody, str]]:
                     if call.id and call.function.name
                 )
                 names.update({call.call_id: call.name for call in calls})
-                yield _assistant_message(ids("msg"), message.content or "", calls), run_id
+                if message.reasoning_content:
+                    yield ThinkingToken(text=message.reasoning_content), run_id
+                yield _assistant_message(ids("msg"), message, calls), run_id
             case "tool" if run_id and message.tool_call_id in names:
                 yield _result(message.tool_call_id, names.pop(message.tool_call_id), message.content or ""), run_id
             case _:
@@ -132,9 +163,16 @@ def events_of(old: OldSession) -> Iterator[tuple[EventBody, str]]:
         yield _complete(run_id), run_id
 
 
-def _assistant_message(message_id: str, text: str, calls: tuple[ToolCallItem, ...]) -> AssistantMessage:
-    finish = "tool_calls" if calls else "stop"
-    return AssistantMessage(message_id=message_id, text=text, tool_calls=calls, finish=finish, truncated=False)
+def _assistant_message(message_id: str, message: OldMessage, calls: tuple[ToolCallItem, ...]) -> AssistantMessage:
+    reasoning = message.reasoning_content
+    return AssistantMessage(
+        message_id=message_id,
+        text=message.content or "",
+        tool_calls=calls,
+        finish="tool_calls" if calls else "stop",
+        truncated=False,
+        opaque=None if reasoning is None else {"reasoning_content": reasoning},
+    )
 
 
 def _result(call_id: str, name: str, text: str) -> ToolResult:

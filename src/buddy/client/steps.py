@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CHUNK = 256 * 1024
 MAX_LISTED = 200
+MOST_PAGES = 10
 SHORTEST_END = 4
 FULL_ID = len("sess_") + 26
 
@@ -38,7 +39,7 @@ Steps = Generator[Ask, Fields, Result]
 def find_session(wanted: str, directory: str) -> Steps[str]:
     """The session that `last`, a number of the list, an id, its beginning or its end refers to.
 
-    UserError if none or several match.
+    An imported session is also known by the id that it had before. UserError if none or several match.
     """
     if wanted == "last":
         return (yield from last_session(directory))
@@ -49,7 +50,9 @@ def find_session(wanted: str, directory: str) -> Steps[str]:
         try:
             yield Ask("read_events", {"after": 0, "limit": 1}, wanted)
         except ProtocolError as error:
-            raise (unknown_session(wanted) if error.code == "SESSION_NOT_FOUND" else error) from error
+            if error.code != "SESSION_NOT_FOUND":
+                raise
+            return (yield from _imported_session(wanted))
         return wanted
     start = "sess_" + wanted.removeprefix("sess_").upper()
     ids: list[str] = [session["sessionId"] for session in (yield from all_sessions())]
@@ -61,8 +64,25 @@ def find_session(wanted: str, directory: str) -> Steps[str]:
     if len(found) > 1 and start != "sess_":
         raise UserError(f"{len(found)} sessions start with {wanted}", hint="type more of the id")
     if len(found) != 1 or start == "sess_":
-        raise unknown_session(wanted)
+        return (yield from _imported_session(wanted))
     return found[0]
+
+
+def _imported_session(wanted: str) -> Steps[str]:
+    """The session that was imported under this id: only its first event says so."""
+    cursor: str | None = None
+    for _ in range(0 if wanted.startswith("sess_") else MOST_PAGES):
+        page: Fields = {"limit": MAX_LISTED, "archived": "all"}
+        listed = yield Ask("list_sessions", page | ({"cursor": cursor} if cursor else {}))
+        for session in listed["sessions"]:
+            first = (yield Ask("read_events", {"after": 0, "limit": 1}, session["sessionId"]))["events"]
+            metadata = (first[0]["payload"].get("metadata") if first else None) or {}
+            if metadata.get("importedId") == wanted:
+                return session["sessionId"]
+        cursor = listed.get("nextCursor")
+        if cursor is None:
+            break
+    raise unknown_session(wanted)
 
 
 def all_sessions() -> Steps[list[Fields]]:

@@ -29,14 +29,15 @@ async def open_runtime(
     log_url: str | None = None,
     find_config: Find | None = None,
     is_daemon: bool = False,
+    clock: Callable[[], int] = unix_ms,
 ) -> Runtime:
     """A runtime with the log that is named: on the command line, in `BUDDY_LOG` or in the file; else its own."""
     url = log_url_of(config, env, log_url)
     if url is None:
-        return Runtime(config, places, env, find_config=find_config)
-    shared = await open_shared_log(url, unix_ms)
+        return Runtime(config, places, env, RuntimeOverrides(clock=clock), find_config=find_config)
+    shared = await open_shared_log(url, unix_ms)  # leases are judged by it
     try:
-        runtime = Runtime(config, places, env, RuntimeOverrides(shared=shared), find_config=find_config)
+        runtime = Runtime(config, places, env, RuntimeOverrides(clock=clock, shared=shared), find_config=find_config)
         await runtime.agents.projects.refresh()
         from buddy.daemon.fleet_node import join_fleet
 
