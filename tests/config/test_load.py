@@ -163,6 +163,14 @@ def test_a_syntax_error_has_file_and_line():
         ("agent = 3", "buddy.toml:1: agent must be a table"),
         ("[agent]\nzzzzzz = 1", "buddy.toml:2: unknown key 'zzzzzz' in [agent]"),
         ("[models]\nx = 3", "buddy.toml:2: [models.x]: expected `object`, got `int`"),
+        (
+            "[models.a]\nmodel = 'x'\nbase_url = '127.0.0.1:8000/v1'",
+            "buddy.toml:3: base_url in [models.a] must start with http:// or https://, not '127.0.0.1:8000/v1'",
+        ),
+        (
+            "[models.a]\napi_base_url = 'ftp://me:canary@host/v1'",
+            "buddy.toml:2: api_base_url in [models.a] must start with http:// or https://",
+        ),
     ],
 )
 def test_a_wrong_key_or_value_is_reported_with_its_place(text: str, message: str):
@@ -188,6 +196,8 @@ def test_no_error_repeats_a_key_and_no_repr_shows_one():
         ("[agent]\ntemperature = 'hot'", "temperature takes a number"),
         ("[display]\ncolor = 'no'", "color takes true or false"),
         ("[agent]\nmodel = 3", "model takes text in quotes"),
+        ("[models.a]\nbase_url = 'localhost:1'", 'write base_url = "http://localhost:1"'),
+        ("[models.a]\napi_base_url = 'me:canary@host'", 'write api_base_url = "https://HOST/v1"'),
     ],
 )
 def test_a_wrong_value_is_reported_with_what_is_valid(text: str, hint: str):

@@ -28,8 +28,8 @@ from buddy.client.blocking import BlockingClient, connect_unix
 from buddy.config.load import load_config
 from buddy.config.paths import config_file, socket_path
 from buddy.config.places import Places, find_places
-from buddy.config.resolve import LOCAL, LOCAL_URL, NothingConfigured, Resolved, has_local, resolve_profile
-from buddy.config.settings import Config
+from buddy.config.resolve import LOCAL, NothingConfigured, Resolved, has_local, resolve_profile
+from buddy.config.settings import LOCAL_URL, Config
 from buddy.daemon.agent_definitions import AgentDefinitions, untrusted_agents
 from buddy.daemon.agents import Agents
 from buddy.daemon.projects import Projects, ProjectsInMemory

@@ -17,7 +17,6 @@ from buddy.cli.options import Options
 from buddy.cli.settings import places_of, read_config
 from buddy.config.resolve import (
     LOCAL,
-    LOCAL_URL,
     NothingConfigured,
     Resolved,
     has_local,
@@ -25,7 +24,7 @@ from buddy.config.resolve import (
     resolve_profile,
 )
 from buddy.config.server_address import without_credentials
-from buddy.config.settings import Config
+from buddy.config.settings import LOCAL_URL, Config
 from buddy.errors import UserError
 from buddy.models.catalog import Facts, Prices, configured_facts, known_offline
 from buddy.models.credentials import ApiKey, Credentials

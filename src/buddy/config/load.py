@@ -16,6 +16,7 @@ from buddy.config.fleet import AuthSettings, ClusterSettings, NodeSettings
 from buddy.config.mcp import SERVER_NAME, McpServer, McpSettings, McpTable
 from buddy.config.places import Places
 from buddy.config.settings import (
+    LOCAL_URL,
     AgentSettings,
     CheckpointSettings,
     Config,
@@ -31,6 +32,7 @@ from buddy.errors import UserError
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 
+SCHEMES = ("http://", "https://", LOCAL_URL)
 _TABLES = tuple(name for name in Config.__struct_fields__ if name != "source")
 
 
@@ -93,7 +95,7 @@ class _Reader:
 
     def config(self) -> Config:
         tables = self._tables()
-        models = {name: self._table(("models", name), table, Profile) for name, table in tables["models"].items()}
+        models = {name: self._profile(name, table) for name, table in tables["models"].items()}
         return Config(
             models=models,
             agent=self._table(("agent",), tables["agent"], AgentSettings),
@@ -146,6 +148,14 @@ class _Reader:
             what, line, _ = (*re.split(_SYNTAX, str(error), maxsplit=1), "", "")[:3]
             number = int(line) if line else self._text.count("\n") + 1
             raise UserError(f"{self._source}:{number}: {what}", hint="the file must be valid TOML") from error
+
+    def _profile(self, name: str, table: object) -> Profile:
+        profile = self._table(("models", name), table, Profile)
+        if profile.api_base_url and not profile.api_base_url.startswith(SCHEMES):
+            from buddy.config.validation import Origin, not_a_url
+
+            raise not_a_url(Origin(self._source, self._text), name, table, profile.api_base_url)
+        return profile
 
     def _table(self, path: tuple[str, ...], table: object, shape: type[AnyTable]) -> AnyTable:
         if table == {} and len(path) == 1:

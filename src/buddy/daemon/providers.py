@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from buddy.config.resolve import LOCAL_URL, Resolved
+from buddy.config.resolve import Resolved
+from buddy.config.settings import LOCAL_URL
 from buddy.models.contract import Provider
 from buddy.models.credentials import ApiKey, Credentials
 from buddy.models.http.pool import Pool
