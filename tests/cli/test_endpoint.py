@@ -132,6 +132,20 @@ async def test_edits_of_the_file_reach_a_running_daemon(stopped: Home) -> None:
     assert KEY.encode() not in home.everything()
 
 
+async def test_an_edit_that_needs_a_restart_says_so_until_it_is_undone(stopped: Home) -> None:
+    async with FakeModel(replies("fine")) as model:
+        path = write_profile(stopped, "a", model)
+        await start_daemon(stopped)
+        text = path.read_text()
+        path.write_text(text + "[memory]\nenabled = false\n[limits]\nconnections = 50\n")
+        for _ in range(2):
+            done = await run(stopped, "exec", "hi")
+            assert (done.code, done.out) == (0, "fine\n")
+            assert f"[memory] and [limits] in {path} have changed. To apply it, restart the daemon" in done.err
+        path.write_text(text)
+        assert "restart" not in (await run(stopped, "exec", "hi")).err
+
+
 async def test_a_file_that_appears_is_found_by_a_running_daemon(stopped: Home) -> None:
     async with FakeModel(replies("found")) as model:
         await start_daemon(stopped)

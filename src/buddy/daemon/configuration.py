@@ -37,7 +37,7 @@ class Configuration:
         """Without `find`, the configuration never changes."""
         self.problem = ""
         self.on_change: Callable[[Config], None] = lambda _: None
-        self._config = config
+        self._config = self._started_with = config
         self._env = env
         self._scrubber = scrubber
         self._find = find
@@ -57,11 +57,25 @@ class Configuration:
         return self._env
 
     def notes(self) -> tuple[WarningRaised, ...]:
-        """A warning if the file has a mistake, so that what a person edited last is not in force."""
-        if not self.problem:
-            return ()
-        message = f"{self.problem}. Until it is corrected, the previous configuration is used"
-        return (WarningRaised(code="CONFIG_INVALID", message=message),)
+        """Warnings that what a person edited last is not in force: it has a mistake, or it needs a restart."""
+        if self.problem:
+            message = f"{self.problem}. Until it is corrected, the previous configuration is used"
+            return (WarningRaised(code="CONFIG_INVALID", message=message),)
+        if self.needs_restart:
+            return (WarningRaised(code="RESTART_NEEDED", message=self.needs_restart),)
+        return ()
+
+    @property
+    def needs_restart(self) -> str:
+        """Which tables differ from what the daemon was started with, and what to do; empty if none does."""
+        before, now = self._started_with, self._config
+        is_changed = {"[memory]": before.memory != now.memory, "[limits]": before.limits != now.limits}
+        changed = [table for table, is_different in is_changed.items() if is_different]
+        if not changed:
+            return ""
+        has = "has" if len(changed) == 1 else "have"
+        where = f" in {now.source}" if now.source else ""
+        return f"{' and '.join(changed)}{where} {has} changed. To apply it, restart the daemon: buddy daemon stop"
 
     @property
     def key_variables(self) -> tuple[str, ...]:
@@ -91,11 +105,11 @@ class Configuration:
             self.problem = str(error)
             log.warning("configuration not changed: %s", error)
             return
-        before, self._config, self.problem = self._config, config, ""
+        self._config, self.problem = config, ""
         self._register()
         log.info("configuration read again from %s", self.describe())
-        if (before.memory, before.limits) != (config.memory, config.limits):
-            log.warning("changes of [memory] and [limits] take effect when the daemon is restarted")
+        if self.needs_restart:
+            log.warning("%s", self.needs_restart)
         self.on_change(config)
 
     def _register(self) -> None:
