@@ -97,9 +97,10 @@ class Tmux:
         """Record every byte that the program writes to its terminal from now on."""
         self._tmux("pipe-pane", f"cat >> {shlex.quote(str(path))}")
 
-    def paste(self, text: str) -> None:
+    def paste(self, text: str, *, marked: bool = True) -> None:
+        """Paste a text; `marked` if the program learns that it is one, as most terminals tell it."""
         self._tmux("set-buffer", text)
-        self._tmux("paste-buffer", "-p")
+        self._tmux("paste-buffer", *(["-p"] if marked else []))
 
     def resize(self, columns: int, rows: int) -> None:
         self.columns, self.rows = columns, rows

@@ -23,7 +23,7 @@ _VOLATILE = (
     (re.compile(r"\b\d+(\.\d)?s\b"), "0s"),
     # How much of the activity line fits depends on how long the run takes.
     (re.compile(r"(?m)^(⠋ .{16}).*$"), r"\1"),
-    (re.compile(r"[\d.]+k? in, [\d.]+k? out"), "1k in, 1k out"),
+    (re.compile(r"[\d.]+k?\s+in,\s+[\d.]+k?\s+out"), "1k in, 1k out"),
 )
 
 

@@ -126,6 +126,23 @@ def test_grants_are_listed_and_taken_back(home: Home) -> None:
         assert home.run("approvals", "list").out.startswith("pending  ")
 
 
+def test_rules_that_always_has_made_are_in_the_status(home: Home) -> None:
+    home.script(shell("ls -a"), {"text": "over"})
+    with Tmux(home, columns=60, rows=50) as terminal:
+        terminal.wait_for("(shift-tab)")
+        terminal.enter("go")
+        terminal.wait_for("3 Always")
+        terminal.keys("3")
+        terminal.wait_for("✓ done")
+        shown = ask(terminal, "/status", "daemon ")
+        (rule,) = [line for line in shown.splitlines() if line.startswith("  rule ")]
+        assert "allow" in rule
+        # Lines that are too long continue below their value.
+        tools = shown[shown.index("  tools") :].splitlines()
+        assert tools[1].startswith(" " * 13 + tools[1].strip()[:1])
+        assert not tools[0].endswith(" ")
+
+
 @pytest.mark.parametrize("part", [slice(None, 14), slice(4, 16), slice(-6, None)])
 def test_kill_takes_the_start_or_the_end_of_an_id(home: Home, part: "slice[int | None, int | None, None]") -> None:
     with home.script(ENDLESS) and Tmux(home, columns=120) as terminal:

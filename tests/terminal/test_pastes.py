@@ -1,7 +1,9 @@
 """Long pasted texts in the real program: a label in the input, the whole text for the model."""
 
+import pytest
 from prompt_toolkit.buffer import Buffer
 
+from buddy.terminal.paste_input import is_paste, may_be_paste
 from buddy.terminal.pastes import PastedTexts
 from tests.harness.home import Home
 from tests.harness.terminal import ENDLESS, Tmux
@@ -74,6 +76,34 @@ def test_a_long_message_that_comes_back_from_the_queue_is_a_label(home: Home) ->
         terminal.keys("Escape")
         terminal.wait_for("■ cancelled")
         terminal.wait_for("> [Pasted ~12 lines]")
+
+
+def test_a_paste_that_the_terminal_does_not_mark_is_not_sent_line_by_line(home: Home) -> None:
+    text = "\n".join(f"line {number} of a text that is too long to be typed" for number in range(1, 101))
+    with home.script({"text": "hi"}) and Tmux(home, rows=40) as terminal:
+        terminal.wait_for("(shift-tab)")
+        terminal.paste(text + "\n", marked=False)
+        terminal.wait_for("> [Pasted ~100 lines]")
+        terminal.keys("Enter")
+        screen = terminal.wait_for("✓ done", history=True)
+        assert "  line 2 of a text that is too long to be typed" in screen
+        assert screen.count("✓ done") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "is_one"),
+    [
+        ("one line that is rather long\r" * 4, True),
+        ("one line that is rather long\r" * 4 + "and a last one", True),
+        ("one line that is rather long\n" * 4, False),  # newlines do not submit
+        ("hello\rthere\ragain\rand more\r", False),  # somebody types fast, or a script does
+        ("a long message that a script sends " * 3 + "\r/status\r/cost\r/quit\r", False),
+        ("a long message that a script sends " * 4 + "\r", False),
+        ("one line that is rather long\r" * 4 + "\x03", False),
+    ],
+)
+def test_only_what_nobody_types_counts_as_a_paste(data: str, is_one: bool) -> None:
+    assert (may_be_paste(data) and is_paste(data)) is is_one
 
 
 def test_a_pasted_label_is_not_expanded_again() -> None:

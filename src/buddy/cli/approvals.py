@@ -72,7 +72,9 @@ def explain(options: Options) -> int:
     sandbox = options.sandbox or ("confined" if options.network else _usual_level(options))
     place = Place(Local(), root, sandbox)
     arguments = RunShellArgs(options.text, cwd=options.cwd, network=options.network)
-    permissions = Permissions(root, lambda: _rules(options), asks_for_shell=read_config(options).tools.shell_confirm)
+    permissions = Permissions(
+        root, lambda: rules_here(options), asks_for_shell=read_config(options).tools.shell_confirm
+    )
     try:
         intent = asyncio.run(RunShell().intent(arguments, place))
     except ToolError as error:
@@ -110,7 +112,7 @@ def trust(options: Options) -> int:
 
 
 async def _list(options: Options) -> int:
-    rules = _rules(options).rules
+    rules = rules_here(options).rules
     async with async_client(options, "cli") as client:
         found = await client.request(ListApprovals(grants=not options.no_grants), ListApprovalsReply)
     waiting, granted = found.approvals, found.grants
@@ -141,7 +143,8 @@ async def _list(options: Options) -> int:
     return 0
 
 
-def _rules(options: Options) -> Rules:
+def rules_here(options: Options) -> Rules:
+    """The person's own rules, and those of this folder if it is trusted."""
     config = read_config(options)
     own = read_rules(config.permissions, config.source)
     project = Trust(places_of(options).state_dir).project_rules(os.path.realpath(options.directory))

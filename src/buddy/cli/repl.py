@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from buddy.cli.connect import async_client, offer_endpoint
 from buddy.cli.continuing import check_fixed, check_no_run_flags
@@ -273,7 +274,7 @@ def _settings(options: Options, config: Config) -> TerminalSettings:
             now = read_config(options)
         except UserError:  # reported where a profile is chosen
             now = config
-        return _describe(now, profile, has_pane=has_pane)
+        return replace(_describe(now, profile, has_pane=has_pane), rules=_rules(options))
 
     display = config.display
     return TerminalSettings(
@@ -299,6 +300,15 @@ def _describe(config: Config, profile: str, *, has_pane: bool) -> ProfileDetails
     except UserError:
         endpoint = ""
     return ProfileDetails(endpoint, tuple(spec.name for spec in tools.specs()))
+
+
+def _rules(options: Options) -> tuple[tuple[str, str], ...]:
+    from buddy.cli.approvals import rules_here
+
+    try:
+        return tuple((rule.rule_id, rule.describe()) for rule in rules_here(options).rules)
+    except UserError:  # reported where a rule decides
+        return ()
 
 
 async def _start(client: Client, payload: Fields, *, wants_pane: bool) -> str:

@@ -71,12 +71,13 @@ def find_session(wanted: str, directory: str) -> Steps[str]:
 def _imported_session(wanted: str) -> Steps[str]:
     """The session that was imported under this id: only its first event says so."""
     cursor: str | None = None
-    for _ in range(0 if wanted.startswith("sess_") else MOST_PAGES):
+    may_be_one = len(wanted) >= SHORTEST_END and not wanted.startswith("sess_")
+    for _ in range(MOST_PAGES if may_be_one else 0):
         page: Fields = {"limit": MAX_LISTED, "archived": "all"}
         listed = yield Ask("list_sessions", page | ({"cursor": cursor} if cursor else {}))
         for session in listed["sessions"]:
             first = (yield Ask("read_events", {"after": 0, "limit": 1}, session["sessionId"]))["events"]
-            metadata = (first[0]["payload"].get("metadata") if first else None) or {}
+            metadata: Fields = (first[0]["payload"].get("metadata") if first else None) or {}
             if metadata.get("importedId") == wanted:
                 return session["sessionId"]
         cursor = listed.get("nextCursor")

@@ -188,24 +188,10 @@ class Memory:
             events = await self._store.read(record.session_id, progress.seq, PAGE)
             if not events:
                 return
-            said, compacted = await self._texts_in(events)
+            said, compacted = await _texts_in(events, self._read_body)
             read = IndexProgress(events[-1].seq, compacted or progress.compacted)
             await self._access.write(partial(index.add, record.session_id, project, said, progress.seq, read))
             progress = read
-
-    async def _texts_in(self, events: Sequence[Event]) -> tuple[list[SessionText], int]:
-        said: list[SessionText] = []
-        compacted = 0
-        for event in events:
-            if event.type not in REMEMBERED and event.type != "session_compacted":
-                continue
-            body = await self._read_body(event)
-            if isinstance(body, SessionCompacted):
-                compacted = body.through_seq
-            found = text_in(event.seq, event.ts, body) if body is not None else None
-            if found is not None:
-                said.append(found)
-        return said, compacted
 
     async def _embed(self) -> None:
         """Compute missing vectors, a few at a time, so that news and `close` are noticed in between."""
@@ -269,3 +255,18 @@ def _embed_some(index: Index, embedder: Embedder) -> bool:
         rows = embedder.embed([text for _, text in waiting])
         index.put_vectors([(chunk, row.tobytes()) for (chunk, _), row in zip(waiting, rows, strict=True)])
     return bool(waiting)
+
+
+async def _texts_in(events: Sequence[Event], read_body: ReadBody) -> tuple[list[SessionText], int]:
+    said: list[SessionText] = []
+    compacted = 0
+    for event in events:
+        if event.type not in REMEMBERED and event.type != "session_compacted":
+            continue
+        body = await read_body(event)
+        if isinstance(body, SessionCompacted):
+            compacted = body.through_seq
+        found = text_in(event.seq, event.ts, body) if body is not None else None
+        if found is not None:
+            said.append(found)
+    return said, compacted

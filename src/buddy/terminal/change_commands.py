@@ -17,7 +17,7 @@ from buddy.protocol.requests import (
 from buddy.terminal.command_ui import CommandUI
 from buddy.terminal.escape import escape
 from buddy.terminal.phrases import format_duration, format_tokens
-from buddy.terminal.show_commands import NOTHING_SENT, find_run, list_sessions
+from buddy.terminal.show_commands import NOTHING_SENT, find_run, list_sessions, show_folded
 
 INIT_PROMPT = (
     "Look at this repository and write AGENTS.md in its root for agents that will work here: what it is, how it is "
@@ -104,7 +104,7 @@ async def manage_sessions(ui: CommandUI, wanted: str) -> None:
     match action:
         case "":
             rows = (f"  {listed.summary.session_id}  {escape(listed.line)}" for listed in await list_sessions(ui))
-            ui.show("\n".join(rows) or "  no sessions in this folder")
+            show_folded(ui, "\n".join(rows) or "  no sessions in this folder")
         case "resume":
             await resume(ui, rest)
         case "new":

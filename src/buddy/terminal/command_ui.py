@@ -11,6 +11,9 @@ from buddy.terminal.style import Style
 class OwnScreen(Protocol):
     """A terminal that can do more than show lines."""
 
+    @property
+    def columns(self) -> int: ...
+
     def clear(self) -> None: ...
 
     def send(self, sequence: str) -> None:

@@ -1,5 +1,6 @@
 """The line editor at the bottom of the screen."""
 
+import sys
 from collections.abc import Callable
 
 from prompt_toolkit import PromptSession
@@ -13,6 +14,7 @@ from prompt_toolkit.styles import Style as EditorStyle
 from buddy.terminal.completion import MENU_ROWS, InputCompleter, wants_menu
 from buddy.terminal.history import ScrubbedHistory
 from buddy.terminal.key_bindings import ESCAPE_SECONDS
+from buddy.terminal.paste_input import PasteInput
 from buddy.terminal.pastes import PastedTexts
 from buddy.terminal.screen import Screen
 from buddy.terminal.typeahead import drain
@@ -32,6 +34,7 @@ class Editor:
             reserve_space_for_menu=MENU_ROWS,
             prompt_continuation="  ",
             erase_when_done=True,
+            input=PasteInput(sys.stdin),
             output=screen.output,
             style=PLAIN_TOOLBAR,
             tempfile_suffix=".md",

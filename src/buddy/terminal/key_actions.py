@@ -94,6 +94,8 @@ class KeyActions:
 
     def stop(self, *, cleared: bool) -> None:
         """Ctrl-C: clear the input, else interrupt; again, with nothing left to stop, quit."""
+        if self._programs.is_lent:
+            return
         now = asyncio.get_running_loop().time()
         is_again = now - self._stopped_at < QUIT_SECONDS
         self._stopped_at = now

@@ -14,6 +14,7 @@ from prompt_toolkit.application.run_in_terminal import in_terminal, run_in_termi
 
 from buddy.terminal.blocks import LINE, diff_block
 from buddy.terminal.escape import escape
+from buddy.terminal.full_screen import needs_terminal
 from buddy.terminal.screen import Screen
 from buddy.terminal.style import Style
 
@@ -22,6 +23,10 @@ CHUNK = 65536
 
 
 class LocalPrograms:
+    """`is_lent`: a program has the terminal, and its keys, Ctrl-C included."""
+
+    is_lent = False
+
     def __init__(self, screen: Screen, style: Style) -> None:
         self._screen = screen
         self._style = style
@@ -41,7 +46,9 @@ class LocalPrograms:
 
     async def run(self, command: Sequence[str] | str, root: str, environment: Mapping[str, str] | None = None) -> int:
         """Run a program in the workspace and show its output; returns its exit code."""
-        words = [os.environ.get("SHELL") or "/bin/sh", "-c", command] if isinstance(command, str) else command
+        if isinstance(command, str) and needs_terminal(command):
+            return await self.lend(command, root)
+        words = [_shell(), "-c", command] if isinstance(command, str) else command
         process = self._process = await asyncio.create_subprocess_exec(
             *words,
             cwd=root,
@@ -59,25 +66,36 @@ class LocalPrograms:
             self.interrupt()
             self._process = None
             self._screen.redraw()
-        if code:
-            result = f"exit {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
-            self._screen.print_above(self._style.dim(f"  {result}"))
+        self._show_failure(code)
         return code
 
-    async def lend(self, command: Sequence[str]) -> None:
-        """Give the terminal to one of our own commands."""
+    async def lend(self, command: Sequence[str] | str, root: str | None = None) -> int:
+        """Give the terminal to a program until it ends; returns its exit code."""
+        words = [_shell(), "-c", command] if isinstance(command, str) else command
         self._screen.flush()
         # Held output is written once the editor has the terminal back, or it would be drawn twice.
         with self._screen.suspended():
             async with in_terminal():
-                process = await asyncio.create_subprocess_exec(*command)
-                await process.wait()
+                process = await asyncio.create_subprocess_exec(*words, cwd=root)
+                self.is_lent = True
+                try:
+                    code = await process.wait()
+                finally:
+                    self.is_lent = False
+        if code not in (-signal.SIGINT, 128 + signal.SIGINT):  # Ctrl-C was meant for it
+            self._show_failure(code)
+        return code
 
     async def suspend(self) -> None:
         """Give the terminal back to the shell until it continues us."""
         self._screen.flush()
         with self._screen.suspended():
             await run_in_terminal(lambda: os.kill(0, signal.SIGTSTP))
+
+    def _show_failure(self, code: int) -> None:
+        if code:
+            result = f"exit {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
+            self._screen.print_above(self._style.dim(f"  {result}"))
 
     async def _show_output(self, process: asyncio.subprocess.Process, *, is_diff: bool) -> None:
         assert process.stdout is not None  # noqa: S101 - requested above
@@ -97,3 +115,7 @@ class LocalPrograms:
             self._screen.print_above(diff_block("\n".join(lines), self._style, most=MOST_LINES))
         elif lines:
             self._screen.print_above("\n".join(f"  {escape(line[:LINE])}" for line in lines))
+
+
+def _shell() -> str:
+    return os.environ.get("SHELL") or "/bin/sh"

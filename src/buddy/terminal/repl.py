@@ -31,6 +31,7 @@ from buddy.terminal.settings import TerminalSettings
 from buddy.terminal.slash import listed_commands
 from buddy.terminal.style import Style
 from buddy.terminal.tasks import BackgroundTasks
+from buddy.terminal.wrap import fold
 
 # A spinner turns; clocks and countdowns show seconds.
 SPINNER_SECONDS = 0.1
@@ -54,10 +55,12 @@ class Repl:
         self._screen = screen
         self._style = style
         self._queue: asyncio.Queue[InputLine] = asyncio.Queue()
-        self._tasks = BackgroundTasks(lambda error: screen.print_above(error_block(error, style)))
+        self._tasks = BackgroundTasks(lambda error: screen.print_above(self._fold(error_block(error, style))))
         programs = LocalPrograms(screen, style)
         full_events = FullEvents(session)
-        renderer = EventRenderer(session, settings.display, style, lambda: screen.columns, screen.print_above, answer)
+        renderer = EventRenderer(
+            session, settings.display, style, lambda: screen.columns, screen.print_above, answer, self._fold
+        )
         self._control = RunControl(session, programs, self._tasks, self._give_back)
         self._editor = Editor(screen, history, InputCompleter(self._commands, WorkspaceFiles(session.initial.root)))
         dialogs = Dialogs(
@@ -94,6 +97,9 @@ class Repl:
         )
         bindings = create_bindings(keys, self._editor.pastes)
         self._editor.configure(bindings, dialogs.input.cancel_key, self._area.message, self._area.toolbar)
+
+    def _fold(self, text: str) -> str:
+        return fold(text, self._screen.columns)
 
     def _give_back(self, texts: Sequence[str]) -> None:
         """Put texts into the input, before what is there."""

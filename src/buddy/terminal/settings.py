@@ -12,10 +12,11 @@ class DisplayOptions(Struct, frozen=True):
 
 
 class ProfileDetails(Struct, frozen=True):
-    """Where a profile's model is reached, and the tools it is offered."""
+    """Where a profile's model is reached, the tools it is offered, and the rules that hold for them, as (id, text)."""
 
     endpoint: str = ""
     tools: tuple[str, ...] = ()
+    rules: tuple[tuple[str, str], ...] = ()
 
 
 class Profiles(Struct, frozen=True):

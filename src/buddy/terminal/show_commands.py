@@ -25,11 +25,13 @@ from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.escape import escape, one_line
 from buddy.terminal.phrases import format_duration, format_tokens, grant_text, plural, short_path, watch_command
 from buddy.terminal.tool_outputs import heading, read_output
+from buddy.terminal.wrap import fold
 
 ACTIVE = ("running", "awaiting_approval")
 LISTED = 20
 ALL = 200
 BAR = 30
+MOST_RULES = 5
 NEW_FILES = 20
 GIT_SECONDS = 10.0
 NOTHING_SENT = "no messages yet"
@@ -106,11 +108,26 @@ async def show_status(ui: CommandUI, _: str) -> None:
         ("pane", watch_command(facts.watch, os.environ)),
         ("approvals", facts.policy_text(time.time())),
         *[("granted", f"{grant_text(grant, time.time())} ({grant.grant_id})") for grant in await _grants(session)],
+        *_rule_rows(details.rules),
         ("tools", ", ".join(details.tools)),
         ("used", f"{plural(len(session.messages), 'message')}, {_tokens_used(session)}"),
         ("daemon", f"{runtime.runtime_name} {runtime.runtime_version}" if runtime else "not connected"),
     ]
-    ui.show("\n".join(f"  {style.dim(f'{name:<10}')} {escape(text)}" for name, text in rows if text))
+    for name, text in rows:
+        if text:
+            show_folded(ui, f"  {style.dim(f'{name:<10}')} {escape(text)}", indent=13)
+
+
+def _rule_rows(rules: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """The rules that "always" and the file made, the latest first."""
+    shown = [("rule", f"{text} ({rule_id})") for rule_id, text in reversed(rules[-MOST_RULES:])]
+    left = len(rules) - len(shown)
+    return [*shown, *([("", f"… {plural(left, 'more rule')}: /permissions")] if left else [])]
+
+
+def show_folded(ui: CommandUI, text: str, indent: int | None = None) -> None:
+    """Show a text whose long lines break between words, if that is a screen."""
+    ui.show(fold(text, ui.screen.columns, indent) if ui.screen else text)
 
 
 async def _endpoint_in_use(session: CurrentSession) -> str:

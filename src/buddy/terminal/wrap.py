@@ -1,11 +1,14 @@
 """Text in columns: its width on a terminal, and how to cut or wrap it.
 
-Invariants: the text is already escaped and has no styling; wide characters count as two columns.
+Invariants: the text is already escaped and, except for `fold`, has no styling; wide characters count as two columns.
 """
 
+import re
 from collections.abc import Iterator
 
 from prompt_toolkit.utils import get_cwidth
+
+_STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def width_of(text: str) -> int:
@@ -54,3 +57,59 @@ def _wrap_line(line: str, width: int, between: str = "") -> Iterator[str]:
                 start, size = word, 0
         used += size
     yield line[start:]
+
+
+def fold(text: str, columns: int, indent: int | None = None) -> str:
+    """Break the lines that are too wide between words; what continues one is indented, by two more than it if not said.
+
+    The text may have our own styling, which has no width.
+    """
+    return "\n".join(_fold_line(line, columns, indent) for line in text.split("\n"))
+
+
+def _fold_line(line: str, columns: int, indent: int | None) -> str:
+    plain = _STYLE.sub("", line)
+    if width_of(plain) <= columns:
+        return line
+    wanted = len(plain) - len(plain.lstrip(" ")) + 2 if indent is None else indent
+    room = columns - min(wanted, columns // 2)
+    ends = _breaks(plain, columns, room)
+    return _break_at(line, ends, "\n" + " " * (columns - room))
+
+
+def _breaks(plain: str, first: int, room: int) -> dict[int, int]:
+    """Where to break a line without styling: the place of each break, and how many spaces it replaces."""
+    found: dict[int, int] = {}
+    start, left = 0, first
+    while (fits := _fitting(plain, start, left)) < len(plain):
+        space = plain.rfind(" ", start, fits + 1)
+        is_between = space > start and bool(plain[start:space].strip())
+        end = space if is_between else max(fits, start + 1)
+        found[end] = int(is_between)
+        start, left = end + found[end], room
+    return found
+
+
+def _fitting(plain: str, start: int, width: int) -> int:
+    """The end of what fits into `width` columns."""
+    for at in range(start, len(plain)):
+        width -= max(0, get_cwidth(plain[at]))
+        if width < 0:
+            return at
+    return len(plain)
+
+
+def _break_at(line: str, ends: dict[int, int], joint: str) -> str:
+    """Put `joint` into a styled line, at places that are counted without the styling."""
+    done, at, skipped = "", 0, 0
+    for part in _STYLE.split(line):
+        if _STYLE.fullmatch(part):
+            done += part
+            continue
+        for character in part:
+            if at in ends:
+                done += joint
+                skipped = ends[at]
+            done += "" if skipped else character
+            skipped, at = max(0, skipped - 1), at + 1
+    return done
