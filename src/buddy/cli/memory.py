@@ -17,9 +17,8 @@ from buddy.cli.options import Options
 from buddy.cli.session import ago
 from buddy.cli.settings import places_of, read_config
 from buddy.daemon.memories import make_memory
-from buddy.daemon.runtime import unix_ms
+from buddy.daemon.opening import open_log
 from buddy.errors import UserError
-from buddy.log.sqlite import SqliteLog
 from buddy.memory.index import MemoryHit, MemoryScope
 from buddy.memory.memory import Memory
 from buddy.terminal.escape import escape, escape_json, one_line
@@ -37,8 +36,9 @@ async def _with_memory(options: Options, action: Callable[[Memory, Options], Awa
     places = places_of(options)
     if not places.state_dir.exists():
         raise UserError("nothing is remembered yet", hint="memory fills with the first session", exit_code=1)
-    log = SqliteLog.open(places.state_dir, unix_ms)
-    found = make_memory(read_config(options), os.environ, places.state_dir, log)
+    config = read_config(options)
+    log = await open_log(config, places, os.environ, options.log)
+    found = make_memory(config, os.environ, places.state_dir, log)
     try:
         if found is None:
             raise UserError("memory is turned off", hint="set enabled = true in [memory]")

@@ -13,6 +13,8 @@ from pathlib import Path
 from buddy.cli.options import Options
 from buddy.cli.settings import read_config
 from buddy.config.paths import config_path
+from buddy.config.settings import Config
+from buddy.daemon.opening import has_password, log_url_of
 from buddy.errors import UserError
 
 NAME = "buddy.service"
@@ -55,7 +57,8 @@ def install(options: Options, flags: list[str], *, is_running: bool) -> int:
         return _remove()
     if not options.config and os.environ.get("BUDDY_CONFIG"):
         flags = [*flags, "--config", str(_config_file(options))]
-    read_config(options)  # report errors in it here rather than in a log
+    config = read_config(options)  # report errors in it here rather than in a log
+    flags = [*flags, *_log_flags(options, config)]
     text = unit_text([sys.executable, "-P", "-m", "buddy", "daemon", "run", *flags], os.environ, _keys_file(options))
     if options.print:
         print(text, end="")
@@ -99,6 +102,19 @@ def quote(word: str, *, expands: bool = True) -> str:
         return word
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("%", "%%")
     return f'"{escaped.replace("$", "$$") if expands else escaped}"'
+
+
+def _log_flags(options: Options, config: Config) -> list[str]:
+    """The shared log that this shell names; in the file, the daemon finds it itself."""
+    named = log_url_of(config, os.environ, options.log)
+    if named is None or named == config.log.url:
+        return []
+    if has_password(named):
+        raise UserError(
+            "the URL of the log has a password, which does not belong into a unit file",
+            hint=f"write it as url in [log] of buddy.toml, or as BUDDY_LOG=… in {_keys_file(options)}",
+        )
+    return ["--log", named]
 
 
 def _keys_file(options: Options) -> Path:

@@ -17,12 +17,13 @@ from buddy.cli.attach import find_deadlines
 from buddy.cli.connect import async_client
 from buddy.cli.options import Options
 from buddy.cli.session_reader import event_in, read_lines
-from buddy.cli.settings import places_of
+from buddy.cli.settings import places_of, read_config
 from buddy.cli.transcript import render
 from buddy.client.bodies import read_full_body
 from buddy.client.client import Client
 from buddy.client.opening import first_prompt
 from buddy.client.steps import find_session
+from buddy.daemon.opening import log_url_of, open_shared_log
 from buddy.errors import ProtocolError, UserError
 from buddy.log.interrupted import find_interrupted
 from buddy.log.sqlite import DATABASE
@@ -131,7 +132,7 @@ async def _list(client: Client, options: Options) -> None:
     root = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
     wanted = ListSessions(options.limit, root, archived=options.archived)
     found = (await client.request(wanted, ListSessionsReply)).sessions
-    interrupted, deadlines = _interrupted(options), await find_deadlines(client)
+    interrupted, deadlines = await _interrupted(options), await find_deadlines(client)
     rows = [
         SessionRow(
             summary,
@@ -273,8 +274,15 @@ async def _delete(client: Client, options: Options) -> None:
     print(f"deleted {escape(session_id)}", file=sys.stderr)
 
 
-def _interrupted(options: Options) -> list[str]:
+async def _interrupted(options: Options) -> list[str]:
     """Sessions in state running whose process is gone; the state alone does not show that."""
+    url = log_url_of(read_config(options), os.environ, options.log)
+    if url is not None:
+        log = await open_shared_log(url, lambda: 0)
+        try:
+            return await log.interrupted()
+        finally:
+            await log.close()
     database = places_of(options).state_dir / DATABASE
     return find_interrupted(database, int(time.time() * 1000)) if database.exists() else []
 

@@ -19,7 +19,9 @@ from buddy.sessions.spill import restore_spilled
 log = logging.getLogger("buddy.memory")
 
 
-def make_memory(config: Config, env: Mapping[str, str], state_dir: Path, store: Log) -> Memory | None:
+def make_memory(
+    config: Config, env: Mapping[str, str], state_dir: Path, store: Log, *, is_shared: bool = False
+) -> Memory | None:
     """The memory of this state directory; None if it is turned off. Nothing is opened before the first use."""
     settings = config.memory
     if not settings.enabled:
@@ -39,6 +41,7 @@ def make_memory(config: Config, env: Mapping[str, str], state_dir: Path, store: 
         embedder=lambda: find_embedder(config, env),
         weights=Weights(settings.vector_weight, settings.text_weight),
         top_k=settings.top_k,
+        is_shared=is_shared,
     )
 
 

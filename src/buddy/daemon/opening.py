@@ -11,6 +11,7 @@ from buddy.config.settings import Config
 from buddy.daemon.configuration import Find
 from buddy.daemon.runtime import Runtime, RuntimeOverrides, unix_ms
 from buddy.errors import UserError
+from buddy.log.contract import Log
 
 if TYPE_CHECKING:
     from buddy.log.postgres.postgres import PostgresLog
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 def log_url_of(config: Config, env: Mapping[str, str], named: str | None) -> str | None:
     """The URL of the shared log: from the command line, the environment or the file; None for none."""
     return named or env.get("BUDDY_LOG") or config.log.url or None
+
+
+def has_password(url: str) -> bool:
+    """Whether the URL of a log has a password in it; UserError if it is not the URL of one."""
+    from buddy.log.postgres.address import parse_address
+
+    return bool(parse_address(url).passwords)
 
 
 async def open_runtime(
@@ -46,6 +54,14 @@ async def open_runtime(
         await shared.close()
         raise
     return runtime
+
+
+async def open_log(config: Config, places: Places, env: Mapping[str, str], named: str | None) -> Log:
+    """The log alone, for commands that read it without a runtime."""
+    from buddy.log.sqlite import SqliteLog
+
+    url = log_url_of(config, env, named)
+    return SqliteLog.open(places.state_dir, unix_ms) if url is None else await open_shared_log(url, unix_ms)
 
 
 async def open_shared_log(url: str, clock: Callable[[], int]) -> "PostgresLog":

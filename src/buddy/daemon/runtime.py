@@ -96,11 +96,10 @@ class Runtime:
         self.scrubber.register(factory_key(env, *credential_folders(config, places)))
         self.configuration = Configuration(config, env, self.scrubber, find_config)
         self.configuration.on_change = self._reconfigure
-        self.shared_log = overrides.shared
-        if overrides.shared is not None:
-            for password in overrides.shared.address.passwords:
-                self.scrubber.register(password)
-        self.log = overrides.shared or overrides.log or _open_log(places, overrides.clock)
+        self.shared_log = shared = overrides.shared
+        for password in shared.address.passwords if shared else ():
+            self.scrubber.register(password)
+        self.log = shared or overrides.log or _open_log(places, overrides.clock)
         self.user_folder = places.config_dir
         self._providers = Providers(places.config_dir / "auth.json", self.scrubber)
         keys = ClientKeys(env, self._hide)
@@ -120,7 +119,7 @@ class Runtime:
         self.texts = PreparedTexts(places.config_dir, self.rulebook.trust)
         self._use_tools(config.tools)
         memory_dir = overrides.memory_dir or (places.state_dir if overrides.log is None else None)
-        self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
+        self.memory = make_memory(config, env, memory_dir, self.log, is_shared=bool(shared)) if memory_dir else None
         self.tracing = start_tracing(env)
         self.connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.checkpoints = make_checkpoints(config, places.state_dir) if overrides.log is None else None

@@ -46,7 +46,10 @@ Recall = Callable[[str], Awaitable[str]]
 
 
 class Memory:
-    """`read_body` returns an event's body with its long texts restored; `embedder` is a factory, as it may be slow."""
+    """`read_body` returns an event's body with its long texts restored; `embedder` is a factory, as it may be slow.
+
+    `is_shared`: other daemons write to the same log, so what they recorded is indexed after each run of this one.
+    """
 
     def __init__(
         self,
@@ -57,12 +60,14 @@ class Memory:
         embedder: Callable[[], Embedder | None],
         weights: Weights | None = None,
         top_k: int = 8,
+        is_shared: bool = False,
     ) -> None:
         self._access = IndexAccess(state_dir / FILE, weights or Weights())
         self._store = store
         self._read_body = read_body
         self._make_embedder = embedder
         self._top_k = top_k
+        self._is_shared = is_shared
         self._news: dict[str, None] = {}
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -162,7 +167,7 @@ class Memory:
                 await self._index_news()
                 if is_behind and not self._closing:
                     await self._catch_up()
-                    is_behind = False
+                    is_behind = self._is_shared  # other daemons record sessions, too
             except (apsw.Error, BuddyError, OSError, RuntimeError) as error:
                 log.warning("indexing failed, retrying with the next event: %s", error)
             if self._closing and not self._news:

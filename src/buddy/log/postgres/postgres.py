@@ -171,6 +171,11 @@ class PostgresLog:
         ((sessions, runs, cost),) = await self.reads.fetch(rows.USAGE, text(user), day)
         return UserUsage(sessions, runs, cost)
 
+    async def interrupted(self) -> list[str]:
+        """Active sessions whose owner has died."""
+        found = await self.reads.fetch(rows.HOLDERS, self._beat())
+        return [session_id for session_id, owner, seen, now in found if not (owner and is_alive(owner, seen, now))]
+
     async def delete(self, session_id: str) -> bool:
         existed = await self.get(session_id) is not None  # a repeated statement would find nothing
         if existed:

@@ -44,6 +44,10 @@ HOLDER = f"""
 SELECT s.epoch, s.owner, o.seen, coalesce($2::bigint, {_NOW})
 FROM sessions s LEFT JOIN owners o ON o.owner = s.owner WHERE s.id = $1
 """  # noqa: S608 - constants only
+HOLDERS = f"""
+SELECT s.id, s.owner, o.seen, coalesce($1::bigint, {_NOW}) FROM sessions s LEFT JOIN owners o ON o.owner = s.owner
+WHERE s.state IN ('running', 'awaiting_approval') ORDER BY s.key
+"""  # noqa: S608 - constants only
 ACQUIRE = f"""
 WITH beat AS (
   INSERT INTO owners VALUES ($2, coalesce($4::bigint, {_NOW})) ON CONFLICT (owner) DO UPDATE SET seen = excluded.seen
