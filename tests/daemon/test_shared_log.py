@@ -70,8 +70,8 @@ async def test_a_session_of_one_daemon_is_followed_on_another(tmp_path: Path, ur
         assert (first.stop(), second.stop()) == (0, 0)
 
 
-async def test_a_run_of_a_killed_daemon_is_continued_from_another_state_directory(tmp_path: Path, url: str) -> None:
-    first, second = Daemon(tmp_path / "first", script=SCRIPT), Daemon(tmp_path / "second", script=SCRIPT)
+async def test_a_run_of_a_killed_daemon_is_continued_by_its_next_start(tmp_path: Path, url: str) -> None:
+    first = Daemon(tmp_path, script=SCRIPT)
     first.start(BUDDY_LOG=url, BUDDY_FAULT="tool.end:1:kill")
     async with wire_client(first) as driver:
         session_id = await start(driver, first, approvalPolicy="all")
@@ -79,15 +79,15 @@ async def test_a_run_of_a_killed_daemon_is_continued_from_another_state_director
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await driver.wait_for("run_complete")
     first.wait()
-    second.start(BUDDY_LOG=url)
+    first.start(BUDDY_LOG=url)
     try:
-        async with wire_client(second) as client:
+        async with wire_client(first) as client:
             await attach(client, session_id)
             done = await client.wait_for("run_complete")
             assert done["payload"]["outcome"] == "success"
             received = [parse_event(line) for line in map(to_line, client.events)]
     finally:
-        second.stop()
+        first.stop()
     recorded = Recorded(
         await read_shared(url),
         [Received(session_id, 0, received, to_end=False)],
