@@ -85,3 +85,17 @@ async def test_a_token_that_is_revoked_on_one_node_is_useless_on_all(tmp_path: P
             await guest.wait_for("session_started")
             await here.ask("revoke_token", {"attachToken": token}, session_id)
             await guest.ended()
+
+
+async def test_a_command_without_a_daemon_is_a_node_while_it_runs(tmp_path: Path, postgres: Postgres) -> None:
+    async with FleetOf(tmp_path, postgres, "a") as fleet:
+        client = await fleet.client("a")
+        other = fleet.add("b")
+        done = await asyncio.to_thread(other.run, "exec", "count", "--log", fleet.url, "--json")
+        assert done.code == 0, done.err
+        session_id = json.loads(done.out)["sessionId"]
+        await fleet.attach(client, session_id)
+        assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
+        states = {node["node"]: node["state"] for node in (await client.ask("list_nodes"))["nodes"]}
+        assert states == {"a": "ready", "b": "stopped"}
+        assert await fleet.violations(session_id) == []

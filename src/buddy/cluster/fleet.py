@@ -125,12 +125,15 @@ class Fleet:
         self.requests.hint(ANY_NODE)
         return is_known
 
-    async def close(self) -> None:
-        """Hand over what is open, and be gone for the others at once. What a command runs ends with it."""
+    async def hand_over(self) -> None:
+        """Have other nodes continue what is open here; what a command runs ends with it."""
         if self._role.is_daemon:
             self._drain_soon()
         if self._draining is not None:
             await asyncio.wait([self._draining], timeout=HAND_OVER_SECONDS + CLOSE_SECONDS)
+
+    async def close(self) -> None:
+        """Be gone for the others at once."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -134,7 +134,8 @@ class Runtime:
         self.agents = Agents(config, places, env, projects, self.log.has_room, overrides.agents)
         factories = SessionFactories(self._place, self._backend, self._settle, keys.copy)
         services = _make_services(self, config, overrides)
-        self.sessions = Sessions(services, factories, this_owner(), self.limits.active_runs)
+        most = config.node.max_runs or self.limits.active_runs
+        self.sessions = Sessions(services, factories, this_owner(), most)
         self.children.bind(self.sessions)
         handlers = make_handlers(self.sessions, self.log, overrides.clock, self)
         self.dispatcher = Dispatcher(self.sessions, handlers)
@@ -228,8 +229,10 @@ class Runtime:
     async def close(self) -> None:
         """A clean stop: runs are cancelled, approvals denied, clients disconnected, the log closed."""
         if self.fleet is not None:
-            await self.fleet.close()
+            await self.fleet.hand_over()
         await self.sessions.close()
+        if self.fleet is not None:
+            await self.fleet.close()
         await self._mcp.close()
         await self.agents.close()
         await close_connections(self._own)

@@ -34,6 +34,8 @@ class Health:
         reason = "stopping" if self._runtime.stopping.is_set() else None
         if reason is None and fleet is not None and fleet.state != "ready":
             reason = fleet.state
+        if reason is None and not self._runtime.configuration.current.node.gateway:
+            reason = "not a gateway"
         if reason is None:
             try:
                 async with asyncio.timeout(LOG_SECONDS):
