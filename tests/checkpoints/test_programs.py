@@ -10,6 +10,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from buddy.checkpoints.entries import Change
+from buddy.checkpoints.store import Ended
 from tests.checkpoints.trees import make_repository, picture
 from tests.checkpoints.workspace import Workspace
 
@@ -89,12 +91,12 @@ async def _undo_and_redo(
             apply(root, operation)
         if has_repository:
             make_repository(root)
-        pictures, ends = [picture(root)], []
+        pictures, ends = [picture(root)], list[Ended]()
         for program in calls:
             ended = await workspace.call(lambda program=program: [apply(root, one) for one in program])
             ends.append(ended)
             pictures.append(picture(root))
-        undone = []
+        undone: list[list[Change]] = []
         for number in reversed(range(len(calls))):
             done, conflicts = await workspace.undo(ends[number].changes)
             assert (conflicts, picture(root)) == ([], pictures[number])

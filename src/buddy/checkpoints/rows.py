@@ -26,7 +26,7 @@ def root_id(db: sqlite3.Connection, root: str) -> int:
 def load_files(db: sqlite3.Connection, root: int) -> dict[str, Entry]:
     query = "SELECT path, kind, mode, content, size, modified, changed, inode, settled FROM files WHERE root = ?"
     rows: Iterable[Any] = db.execute(query, (root,))
-    return {os.fsdecode(row[0]): Entry(*row[1:8], bool(row[8])) for row in rows}
+    return {os.fsdecode(row[0]): Entry(*row[1:]) for row in rows}
 
 
 def save_files(db: sqlite3.Connection, root: int, files: Mapping[str, Entry | None]) -> None:

@@ -114,7 +114,7 @@ def _remove(top: str, found: Worktree, *, force: bool) -> int:
 def _all(top: str) -> list[Worktree]:
     found: list[Worktree] = []
     for block in run_git(top, "worktree", "list", "--porcelain").split("\n\n"):
-        fields = dict(line.partition(" ")[::2] for line in block.splitlines())
+        fields = {line.partition(" ")[0]: line.partition(" ")[2] for line in block.splitlines()}
         branch = fields.get("branch", "").removeprefix("refs/heads/")
         if branch.startswith(PREFIX) and os.path.isdir(fields["worktree"]):  # noqa: PTH112 - plain text
             found.append(Worktree(fields["worktree"], branch))
