@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from buddy.checkpoints.entries import Change
@@ -68,6 +68,7 @@ def _write(path: Path, mode: str, content: object) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(before=PROGRAMS, calls=PROGRAMS, has_repository=st.booleans())
+@example(before=[[("write", "a", b"")]], calls=[[("mode", "a", 0o600)]], has_repository=True)
 def test_a_program_is_undone_and_redone(
     before: list[list[tuple[object, ...]]], calls: list[list[tuple[object, ...]]], has_repository: bool
 ) -> None:

@@ -8,7 +8,7 @@ began counts as unknown, never as what it was later.
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -113,7 +113,19 @@ class Workspace:
     def current(self, path: str) -> Entry | None:
         """A file as it is now, its content stored."""
         self.look_at([path])
+        known = self.files.get(path)
+        if known is not None and _is_borrowed(known):
+            self._note(path, self._own(path, known))
         return self.files.get(path)
+
+    def _own(self, path: str, known: Entry) -> Entry:
+        """The same file, its content read and stored: only then can it be compared."""
+        folder = Folder(self.root, self._limits.max_file)
+        try:
+            found = folder.read(path)
+        finally:
+            folder.close()
+        return known if found is None else self._stored(path, found)
 
     # --- one file ------------------------------------------------------------------------------------------------
 
@@ -180,14 +192,14 @@ class Workspace:
 
     def _settle(self, changes: list[Change]) -> list[Change]:
         """Keep the earlier contents, note what is there now, and return what really changed."""
-        lent = {change.before.content[len(GIT) :] for change in changes if change.before and _loses_content(change)}
+        lent = {change.before.content[len(GIT) :] for change in changes if change.before and _needs_own(change)}
         kept = {one: self._contents.put(data) for one, data in self.seed.read(lent).items()} if lent else {}
         faults.reached("checkpoint.kept")
         settled: list[Change] = []
         for change in changes:
             before, after = change.before, change.after
-            if before is not None and _loses_content(change):
-                before = replace(before, content=kept.get(before.content[len(GIT) :], UNKNOWN))
+            if _needs_own(change):
+                before, after = _owned(before, kept), _owned(after, kept)
             self._note(change.path, after)
             if not is_same(before, after):
                 settled.append(Change(change.path, before, after))
@@ -210,7 +222,14 @@ def _is_borrowed(entry: Entry) -> bool:
     return entry.content.startswith(GIT)
 
 
-def _loses_content(change: Change) -> bool:
-    """Whether the file no longer has the content that we borrowed."""
-    before, after = change.before, change.after
-    return before is not None and _is_borrowed(before) and (after is None or after.content != before.content)
+def _needs_own(change: Change) -> bool:
+    """Whether a file that changed has a content that we only borrowed: in its mode alone, too."""
+    before = change.before
+    return before is not None and _is_borrowed(before) and not is_same(before, change.after)
+
+
+def _owned(entry: Entry | None, kept: Mapping[bytes, bytes]) -> Entry | None:
+    """The same file, with its content in our own store."""
+    if entry is None or not _is_borrowed(entry):
+        return entry
+    return replace(entry, content=kept.get(entry.content[len(GIT) :], UNKNOWN))
