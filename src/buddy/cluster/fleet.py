@@ -213,6 +213,7 @@ class Fleet:
         if self._opening:
             await asyncio.wait(self._opening)
         await self._held.hand_over_all(HAND_OVER_SECONDS)
+        await self._placement.beat(Load(self._held.runs(), len(self._held.epochs())))
         await self._placement.set_state(self.name, "drained")
         self.state = "drained"
         log.info("handed over")
