@@ -134,3 +134,25 @@ def test_a_headless_run_in_an_untrusted_folder_says_so_in_one_line(home: Home) -
     assert home.run("trust", str(home.work), "--revoke").code == 0
     assert home.run("approvals", "explain", "echo hi").code == 10
     assert "trust" not in home.run("exec", "go").err
+
+
+def test_a_script_can_park_its_question_and_somebody_decides_it_later(home: Home) -> None:
+    home.script(shell("touch made"), {"text": "made it"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    text = config.read_text()
+    config.write_text(text.replace("[agent]\n", '[agent]\napproval_timeout = "park"\n'))
+    denied = home.run("exec", "make it", "--sandbox", "host")
+    assert denied.code == 3  # nobody asked for questions
+    parked = home.run("exec", "make it", "--sandbox", "host", "--approve", "ask")
+    assert (parked.code, parked.out) == (75, ""), parked.err
+    assert "parked: waiting for approval to run a shell command" in parked.err
+    approval_id = parked.err.partition("show|approve|deny ")[2].partition(";")[0]
+    session_id = parked.err.partition("buddy resume ")[2].split()[0]
+    assert not (home.work / "made").exists()
+    try:
+        assert home.run("approvals", "approve", approval_id).code == 0
+        done = home.run("resume", session_id)
+        assert (done.code, done.out) == (0, "made it\n"), done.err
+        assert (home.work / "made").exists()
+    finally:
+        home.run("daemon", "stop")

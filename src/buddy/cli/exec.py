@@ -182,6 +182,7 @@ def _follow(
 
         report = live or Report(json=options.json, stream_json=options.stream_json)
         follower = RunFollower(client, report, session_id, run_id, has_person=_has_person(options), policy=policy)
+        follower.parks = _parks(options)
         return follower.follow(replayed)
 
 
@@ -277,9 +278,19 @@ def _session(options: Options, level: str | None) -> dict[str, Any]:
 
 
 def _policy(options: Options, level: str | None) -> str:
-    """Asking needs somebody who can answer; without a terminal the answer is no."""
+    """Asking needs somebody who can answer: without a terminal the answer is no, unless questions may wait."""
     policy = policy_of(options, level)
-    return "none" if policy == "ask" and not _has_person(options) else policy
+    is_in_vain = policy == "ask" and not _has_person(options) and not _parks(options)
+    return "none" if is_in_vain else policy
+
+
+def _parks(options: Options) -> bool:
+    """Whether questions wait without a deadline and without this process: only if `ask` was asked for, too."""
+    if options.approve != "ask" or _has_person(options):
+        return False
+    from buddy.cli.settings import read_config
+
+    return read_config(options).agent.parks
 
 
 def _has_person(options: Options) -> bool:

@@ -1,7 +1,8 @@
 """Follows a run to its end: shows its events, asks for its approvals, returns its exit code.
 
 Invariants: at most one question is open; keys typed before it do not answer it, nor does a text; one that was decided
-elsewhere (a cancel, a timeout, another client) is withdrawn; if nobody can answer, deny immediately.
+elsewhere (a cancel, a timeout, another client) is withdrawn; if nobody can answer, deny immediately, or leave the
+question to whoever decides it later if the run is parked.
 """
 
 import os
@@ -37,6 +38,7 @@ class RunFollower:
         policy: str = "",
     ) -> None:
         """`policy` is the session's, if its start is not among the events that are followed."""
+        self.parks = False
         self._client = client
         self._report = report
         self._session_id = session_id
@@ -137,6 +139,8 @@ class RunFollower:
             self._show(self._screen)
             self._report.while_asking = self._tick
             self._client.watched[STDIN] = self._read_answer
+        elif self.parks:
+            raise _parked(self._session_id, approvals[waiting]["approvalId"], approvals[waiting]["title"])
         else:
             stop = (self._run_policy or self._policy) != "auto"
             self._decide(waiting, {"decision": "deny", "comment": "nobody is there to be asked", "stop": stop})
@@ -182,6 +186,15 @@ class RunFollower:
         session_id = session_id or self._session_id
         place = {"sessionId": session_id, "runId": run_id or self._view.active, "approvalId": approval_id}
         self._client.tell("submit_approval", {**place, **decision}, session_id, _warn)
+
+
+def _parked(session_id: str, approval_id: str, title: str) -> UserError:
+    decide = f"buddy approvals show|approve|deny {approval_id}"
+    return UserError(
+        f"parked: waiting for approval to {escape(title)}",
+        hint=f"decide with: {decide}; then buddy resume {session_id} follows the run",
+        exit_code=75,
+    )
 
 
 def _warn(refusal: ProtocolError) -> None:
