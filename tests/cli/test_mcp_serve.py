@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.session import ClientRequestContext
@@ -36,7 +37,8 @@ def home(tmp_path: Path) -> Home:
 async def serving(home: Home, mode: str, decide: str = "") -> AsyncGenerator[tuple[Client, list[str]]]:
     asked: list[str] = []
 
-    async def answer(_context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    async def answer(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        del context
         assert isinstance(params, ElicitRequestFormParams)
         asked.append(params.message)
         return ElicitResult(action="accept", content={"decision": decide, "comment": "because"})
@@ -57,8 +59,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 def facts_of(result: CallToolResult) -> dict[str, Any]:
-    assert isinstance(result.structured_content, dict)
-    return result.structured_content
+    return msgspec.convert(result.structured_content, dict[str, Any])
 
 
 @ERA

@@ -103,6 +103,8 @@ class DescribesArguments(Protocol):
     """A tool whose arguments are described by a JSON Schema from elsewhere, and not by the fields of `args`."""
 
     parameters: dict[str, Any]
+    is_deferred: bool
+    """Whether it can be called but is left out of prompts, because it was not looked for yet."""
 
     def read_arguments(self, given: dict[str, object]) -> Struct:
         """The arguments of a call as `intent` and `run` take them; ToolError says what is wrong with them."""

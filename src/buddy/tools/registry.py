@@ -103,7 +103,10 @@ class Registry:
 
     @cached_property
     def _specs(self) -> tuple[Definition, ...]:
-        return tuple(map(_definition, sorted(self._tools.values(), key=lambda tool: tool.name)))
+        shown = (
+            tool for tool in self._tools.values() if not (isinstance(tool, DescribesArguments) and tool.is_deferred)
+        )
+        return tuple(map(_definition, sorted(shown, key=lambda tool: tool.name)))
 
 
 def declared_tier(tool: object) -> Tier:

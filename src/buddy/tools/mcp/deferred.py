@@ -63,8 +63,11 @@ class DeferredMcp:
 
             host = self._host
             servers = Servers(host.is_open, host.owner, host.tokens)
-            self._source = McpSource(servers, self._own, host.is_trusted, host.env, host.hide)
+            self._source = McpSource(servers, self._own, host.is_trusted, host.env, host.hide, self._limit)
         return self._source
+
+    def _limit(self) -> int:
+        return self._host.config().mcp.definitions_kib * 1024
 
     def _own(self) -> "Definitions":
         from buddy.tools.mcp.definitions import define

@@ -12,6 +12,7 @@ from buddy.tools.mcp.definitions import ServerDefinition
 
 MAX_BODY = 12 * 1024 * 1024
 CONNECT_SECONDS = 30.0
+UNAUTHORIZED = 401
 
 
 class BodyTooLarge(httpx2.StreamError):
@@ -40,7 +41,7 @@ class BoundedTransport(httpx2.AsyncHTTPTransport):
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             self._reached.problem = str(error) or type(error).__name__
             raise
-        self._reached.is_unauthorized = response.status_code == httpx2.codes.UNAUTHORIZED
+        self._reached.is_unauthorized = response.status_code == UNAUTHORIZED
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             response.stream = _BoundedStream(response.stream)
         return response

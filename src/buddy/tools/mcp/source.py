@@ -6,19 +6,32 @@ informed; the same tools give the same registry; a project's servers count only 
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+
+import msgspec
+from msgspec import Struct
 
 from buddy.tools.mcp.connection import ServerConnection
 from buddy.tools.mcp.definitions import PROJECT_FILE, Definitions, merge, read_project_file
 from buddy.tools.mcp.naming import name_tools
 from buddy.tools.mcp.notices import Notices
+from buddy.tools.mcp.search import SearchTools
 from buddy.tools.mcp.servers import Servers
 from buddy.tools.mcp.tool import McpTool
 from buddy.tools.registry import Registry
 from buddy.tools.source import REMEMBERED, ToolScope
 
 FIRST_TURN_SECONDS = 5.0
+DEFINITIONS = 24 * 1024
+
+
+class _Prompted(Struct, frozen=True):
+    """What the tools of a session depend on: its servers with their versions, the limit, and what was looked for."""
+
+    servers: tuple[tuple[ServerConnection, int], ...]
+    limit: int
+    loaded: frozenset[str]
 
 
 class McpSource:
@@ -31,14 +44,18 @@ class McpSource:
         is_trusted: Callable[[str], bool],
         env: Mapping[str, str],
         hide: Callable[[str], None] = lambda _: None,
+        limit: Callable[[], int] = lambda: DEFINITIONS,
     ) -> None:
+        """Definitions of more than `limit` bytes in all are not sent with prompts, but searched for."""
         self.servers = servers
         self._own = own
         self._is_trusted = is_trusted
         self._env = env
         self._hide = hide
+        self._limit = limit
         self._notices: dict[str, Notices] = {}
-        self._registry = lru_cache(REMEMBERED)(_registry_of)
+        self._loaded: dict[str, frozenset[str]] = {}
+        self._registry = lru_cache(REMEMBERED)(self._registry_of)
 
     def define(self, root: str, *, is_local: bool) -> Definitions:
         """The servers of a session that works there."""
@@ -59,11 +76,30 @@ class McpSource:
         notices = self._notices.setdefault(scope.session_id, Notices())
         await self._wait_started([one for one in connections if not notices.knows(one)])
         notices.tell(connections, definitions, scope.warn)
-        return self._registry(tuple((one, one.version) for one in connections))
+        versions = tuple((one, one.version) for one in connections)
+        return self._registry(_Prompted(versions, self._limit(), self._loaded.get(scope.session_id, frozenset())))
+
+    def load(self, session_id: str, names: Sequence[str]) -> None:
+        """Make tools part of a session's prompts."""
+        self._loaded[session_id] = self._loaded.get(session_id, frozenset()) | frozenset(names)
+
+    def _registry_of(self, prompted: _Prompted) -> Registry:
+        found = {
+            (connection.definition.name, tool.name): (connection, tool)
+            for connection, _ in prompted.servers
+            for tool in connection.tools
+        }
+        names = name_tools(found)
+        tools = [McpTool(names[pair], *found[pair]) for pair in found]
+        if size_of(tools) <= prompted.limit:
+            return Registry(tools)
+        tools = [McpTool(names[pair], *found[pair], is_deferred=names[pair] not in prompted.loaded) for pair in found]
+        return Registry((*tools, SearchTools(tools, self.load)))
 
     def forget(self, session_ids: Sequence[str]) -> None:
         for session_id in session_ids:
             self._notices.pop(session_id, None)
+            self._loaded.pop(session_id, None)
 
     def _use(self, session_id: str, definitions: Definitions) -> list[ServerConnection]:
         for definition in definitions.servers:
@@ -77,11 +113,6 @@ class McpSource:
             await asyncio.gather(*(one.wait_settled(FIRST_TURN_SECONDS) for one in connections))
 
 
-def _registry_of(versions: tuple[tuple[ServerConnection, int], ...]) -> Registry:
-    found = {
-        (connection.definition.name, tool.name): (connection, tool)
-        for connection, _ in versions
-        for tool in connection.tools
-    }
-    names = name_tools(found)
-    return Registry(McpTool(names[pair], *found[pair]) for pair in found)
+def size_of(tools: Iterable[McpTool]) -> int:
+    """How much the definitions add to a prompt, in bytes."""
+    return sum(len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters)) for tool in tools)

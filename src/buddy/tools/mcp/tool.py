@@ -32,8 +32,12 @@ class McpTool:
     args: type[Struct] = McpArguments
     timeout: float | None = None  # each server has its own, which does not count the time that a person is asked
 
-    def __init__(self, name: str, connection: ServerConnection, definition: ToolDefinition) -> None:
+    def __init__(
+        self, name: str, connection: ServerConnection, definition: ToolDefinition, *, is_deferred: bool = False
+    ) -> None:
         self.name: str = name
+        self.is_deferred: bool = is_deferred
+        self.server: str = connection.definition.name
         self._connection = connection
         self._tool = definition.name
         self.description: str = definition.description or f"{definition.name} of the MCP server"
