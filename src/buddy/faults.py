@@ -1,7 +1,8 @@
 """Named boundaries at which a test can make the process die, fail or wait.
 
-`BUDDY_FAULT=POINT:NTH:ACTION` arms one boundary (ACTION: kill, raise, sleep, enospc); `BUDDY_FAULT_LOG=FILE` records
-every boundary that is reached, which is how the fault harness discovers them. Without either, `reached` does nothing.
+`BUDDY_FAULT=POINT:NTH:ACTION` arms one boundary (ACTION: kill, stop, raise, sleep, enospc); `BUDDY_FAULT_LOG=FILE`
+records every boundary that is reached, which is how the fault harness discovers them. Without either, `reached` does
+nothing.
 """
 
 import os
@@ -33,10 +34,10 @@ def reached(point: str) -> None:
 
 
 def _act(action: str) -> None:
-    if action == "kill":
+    if action in ("kill", "stop"):
         import signal
 
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL if action == "kill" else signal.SIGSTOP)
     if action == "sleep":
         import time
 

@@ -28,7 +28,7 @@ from tests.harness.wire_client import ErrorResponse, Message, WireClient
 
 SSH = """#!/bin/sh
 for command; do :; done
-exec sh -c "$command"
+HOME=%s exec sh -c "$command"
 """
 SCRIPT: list[Reply] = [
     section("^count", {"text": "one two three"}),
@@ -57,8 +57,9 @@ class FleetOf:
         self.ledger.touch()
         programs = folder / "bin"
         programs.mkdir()
-        (programs / "ssh").write_text(SSH)
+        (programs / "ssh").write_text(SSH % folder)
         (programs / "ssh").chmod(0o755)
+        self.faults: dict[str, str] = {}
         self._env = {"BUDDY_LOG": self.url, "PATH": f"{programs}:{os.environ['PATH']}"}
         for name in names:
             self.add(name)
@@ -76,8 +77,9 @@ class FleetOf:
         return daemon
 
     async def __aenter__(self) -> Self:
-        for daemon in self.nodes.values():
-            daemon.launch(**self._env)
+        for name, daemon in self.nodes.items():
+            armed = {"BUDDY_FAULT": self.faults[name]} if name in self.faults else {}
+            daemon.launch(**self._env, **armed)
         for daemon in self.nodes.values():
             await asyncio.to_thread(self._wait_ready, daemon)
         return self

@@ -86,6 +86,27 @@ async def test_a_paused_node_does_nothing_more_when_it_wakes(tmp_path: Path, pos
         assert await fleet.violations(session_id, to_end=[there]) == []
 
 
+async def test_a_node_that_is_paused_before_a_start_never_starts_it(tmp_path: Path, postgres: Postgres) -> None:
+    fleet = FleetOf(tmp_path, postgres, "a", "b")
+    fleet.faults["a"] = "tool.start.before:1:stop"  # after the claim is committed
+    async with fleet:
+        here, there = await fleet.client("a"), await fleet.client("b")
+        session_id = await fleet.start(here, approvalPolicy="all")
+        await fleet.attach(there, session_id)
+        await send(here, session_id, "make it")
+        await there.wait_for("tool_claimed")
+        await taken_over(there, "b", "a")
+        result = await there.wait_for("tool_result")
+        assert result["payload"]["structuredError"]["type"] == "UNKNOWN_OUTCOME"
+        await there.wait_for("run_complete")
+        fleet.nodes["a"].signal(signal.SIGCONT)
+        await here.wait_for("run_complete")
+        await send(here, session_id, "make it")
+        await there.wait_for("run_complete")
+        assert len(fleet.ledger.read_text().split()) == 1
+        assert await fleet.violations(session_id) == []
+
+
 async def test_a_drained_node_hands_over(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")
