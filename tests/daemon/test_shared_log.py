@@ -48,6 +48,20 @@ def test_the_file_names_the_log_and_the_command_line_wins(tmp_path: Path, url: s
     assert "count" in here.run("session", "list", "--all", "--log", url, BUDDY_LOG=other).out
 
 
+def test_a_daemon_is_used_if_its_log_is_the_one_that_is_named(tmp_path: Path, url: str, postgres: Postgres) -> None:
+    daemon = Daemon(tmp_path)
+    daemon.start(BUDDY_LOG=url)
+    try:
+        same = daemon.run("exec", "count", "--log", url)
+        assert (same.code, "without the daemon" in same.err) == (0, False)
+        other = daemon.run("session", "list", "--all", BUDDY_LOG=postgres.database())
+        assert "count" not in other.out
+        assert f"the daemon's is {url}; running without the daemon" in other.err
+        assert "count" in daemon.run("session", "list", "--all").out
+    finally:
+        daemon.stop()
+
+
 async def test_a_session_of_one_daemon_is_followed_on_another(tmp_path: Path, url: str) -> None:
     first, second = Daemon(tmp_path / "first", script=SCRIPT), Daemon(tmp_path / "second", script=SCRIPT)
     first.start(BUDDY_LOG=url)

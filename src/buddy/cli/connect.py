@@ -1,7 +1,8 @@
 """How a command reaches a runtime: the daemon if it is running, else a runtime in this process, by the same protocol.
 
-A configuration or a log that is named on the command line is always used by a runtime in this process. Heavy modules
-are imported inside the functions: `exec` sends its message through here before it loads anything else.
+A configuration that is named on the command line is always read by a runtime in this process, and so is a log that is
+not the daemon's. Heavy modules are imported inside the functions: `exec` sends its message through here before it
+loads anything else.
 """
 
 import os
@@ -9,7 +10,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
-from buddy.cli.endpoint import endpoint_for_attach, has_other_config
+from buddy.cli.endpoint import endpoint_for_attach, has_other_config, has_other_log, named_log
 from buddy.cli.options import Options
 from buddy.cli.settings import config_finder, places_of, read_config
 from buddy.client.blocking import BlockingClient
@@ -56,10 +57,11 @@ def _daemon_client(path: str, options: Options, name: str, *, needs_own_config: 
         return None
     client = BlockingClient(connection, name, VERSION, lambda: connect_blocking(path))
     try:
-        is_named = options.config or options.log
-        if is_named or needs_own_config:
-            is_other = has_other_config(options, client.hello().get("config"))
-            if is_named or is_other:
+        if options.config or needs_own_config or named_log(options):
+            hello = client.hello()
+            reads_own = bool(options.config or needs_own_config)
+            is_other = reads_own and has_other_config(options, hello.get("config"))
+            if options.config or is_other or has_other_log(options, hello.get("log")):
                 client.close()
                 return None
     except BaseException:
@@ -73,11 +75,12 @@ async def async_client(
     options: Options, name: str, *, needs_own_config: bool = False
 ) -> "AsyncGenerator[Client, None]":
     """An asyncio client; with `needs_own_config`, of a runtime in this process."""
-    link = None if options.config or options.log or needs_own_config else await find_daemon(options)
+    link = None if options.config or needs_own_config else await find_daemon(options)
     if link is not None:
         async with daemon_client(link, options, name) as client:
-            yield client
-        return
+            if not has_other_log(options, client.runtime.log if client.runtime else None):
+                yield client
+                return
     from buddy.client.client import Client
     from buddy.daemon.opening import open_runtime
 

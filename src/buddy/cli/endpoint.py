@@ -10,6 +10,7 @@ from typing import Any
 
 from buddy.cli.options import Options
 from buddy.config.environment import endpoint_of, offered_endpoint
+from buddy.config.log_url import shown_url
 from buddy.config.paths import config_file
 from buddy.terminal.escape import escape
 
@@ -21,6 +22,21 @@ def endpoint_for_start(key_variables: "Iterable[str] | None") -> dict[str, Any]:
 
 def endpoint_for_attach(key_variables: "Iterable[str] | None") -> dict[str, Any]:
     return offered_endpoint(os.environ, key_variables or ())
+
+
+def named_log(options: Options) -> str | None:
+    """The shared log that the command line or the environment names; None leaves it to the runtime."""
+    return options.log or os.environ.get("BUDDY_LOG") or None
+
+
+def has_other_log(options: Options, theirs: str | None) -> bool:
+    """Whether this command means another log than the daemon's; says so."""
+    named = named_log(options)
+    if named is None or shown_url(named) == theirs:
+        return False
+    shown, other = escape(shown_url(named)), escape(theirs or "its own")
+    print(f"note: the log named here is {shown}, the daemon's is {other}; running without the daemon", file=sys.stderr)
+    return True
 
 
 def has_other_config(options: Options, theirs: str | None) -> bool:

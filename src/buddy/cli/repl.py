@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from buddy.cli.connect import async_client, offer_endpoint
 from buddy.cli.continuing import check_fixed, check_no_run_flags
-from buddy.cli.endpoint import endpoint_for_start, has_other_config
+from buddy.cli.endpoint import endpoint_for_start, has_other_config, has_other_log
 from buddy.cli.folder_trust import ask_for_trust
 from buddy.cli.known_secrets import known_secrets
 from buddy.cli.options import Options
@@ -186,10 +186,12 @@ def _print_all(lines: Iterable[str]) -> None:
 @asynccontextmanager
 async def _connect(options: Options) -> AsyncGenerator[tuple[Client, DaemonLink], None]:
     daemon_link = DaemonLink(places_of(options).socket)
-    if not options.config and not options.log:
+    if not options.config:
         link = await _connect_daemon(options)
         async with Client(link, "cli", VERSION, reconnect=daemon_link.connect, patience=PATIENCE) as client:
-            if not has_other_config(options, client.runtime.config if client.runtime else None):
+            theirs = client.runtime
+            is_other = has_other_config(options, theirs.config if theirs else None)
+            if not is_other and not has_other_log(options, theirs.log if theirs else None):
                 offer_endpoint(client)
                 yield client, daemon_link
                 return

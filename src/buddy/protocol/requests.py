@@ -49,9 +49,11 @@ class HelloReply(Shape, frozen=True):
     capabilities: tuple[str, ...]
     sandbox: dict[str, str] | None = None
     config: str | None = None
-    """The runtime's configuration file, empty if there is none; this and the next are for the owner alone."""
+    """The runtime's configuration file, empty if there is none; this and the next two are for the owner alone."""
     key_variables: tuple[str, ...] | None = None
     """The variables that its profiles read their keys from."""
+    log: str | None = None
+    """The log that it shares with other daemons, without the password; empty if its log is its own."""
 
 
 class StartSession(Shape, frozen=True):

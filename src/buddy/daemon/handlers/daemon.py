@@ -44,7 +44,9 @@ class DaemonRequests:
         if not peer.is_local:
             return ask.HelloReply(*known)
         configuration = self._host.configuration
-        return ask.HelloReply(*known, configuration.current.source, configuration.key_variables)
+        shared = self._host.shared_log
+        log = shared.address.shown if shared else ""
+        return ask.HelloReply(*known, configuration.current.source, configuration.key_variables, log)
 
     async def ping(self, _peer: PeerConnection, _request: ask.Ping) -> Shape:
         return ask.PingReply(True, self._clock())

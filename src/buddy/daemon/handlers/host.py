@@ -24,12 +24,29 @@ class WebControl(Protocol):
     def log_out_all(self) -> int: ...
 
 
+class LogAddress(Protocol):
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        ...
+
+
+class SharedLog(Protocol):
+    @property
+    def address(self) -> LogAddress: ...
+
+
 class Host(Protocol):
     web: WebControl | None
     """None in a runtime without a daemon."""
 
     fleet: "Fleet | None"
     """None if the daemon has its log for itself."""
+
+    @property
+    def shared_log(self) -> SharedLog | None:
+        """The log that other daemons use, too; None if the log is this one's own."""
+        ...
 
     def status(self) -> DaemonStatusReply: ...
 

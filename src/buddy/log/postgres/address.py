@@ -3,17 +3,15 @@
 Invariant: a password never leaves this module but as the value to be scrubbed and inside the URL for the driver.
 """
 
-import re
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
+from buddy.config.log_url import shown_url
 from buddy.errors import UserError
 
 SCHEMES = ("postgresql", "postgres")
 EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
-_USER_PASSWORD = re.compile(r"^([a-z]+://[^/?#@]*?:)[^/?#]*(@)", re.IGNORECASE)
-_QUERY_PASSWORD = re.compile(r"([?&](?:password|sslpassword)=)[^&#]*", re.IGNORECASE)
 
 
 class Address(Struct, frozen=True):
@@ -45,8 +43,3 @@ def parse_address(url: str) -> Address:
     userinfo = parts.netloc.rpartition("@")[0]
     found = (unquote(userinfo.partition(":")[2]), query.get("password", ""), query.get("sslpassword", ""))
     return Address(url, shown, tuple(one for one in found if one), "target_session_attrs" in query)
-
-
-def shown_url(url: str) -> str:
-    """The URL with `***` instead of its passwords, whether it is valid or not."""
-    return _QUERY_PASSWORD.sub(r"\1***", _USER_PASSWORD.sub(r"\1***\2", url))
