@@ -1,5 +1,6 @@
 """The other set points: messages, results, starts, ends, compactions, notifications; a failure there warns."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -11,13 +12,16 @@ from buddy.log.memory import MemoryLog
 from buddy.protocol.events import (
     ApprovalRequired,
     HookFinished,
+    QuestionAsked,
     RunComplete,
     SessionCompacted,
     ToolResult,
     UserMessage,
     WarningRaised,
 )
-from buddy.protocol.requests import CompactSession, CompactSessionReply
+from buddy.protocol.question_events import PersonQuestion
+from buddy.protocol.question_requests import AnswerQuestion
+from buddy.protocol.requests import AcceptedReply, CompactSession, CompactSessionReply
 from tests.backends.workers import Worker
 from tests.harness.logs import read_all
 from tests.harness.models import answer, asks_for, call, shell
@@ -188,3 +192,22 @@ async def test_hooks_come_before_an_automatic_compaction(tmp_path: Path, refused
         assert bool(client.bodies(SessionCompacted)) != refused
         assert complete.reason == ("context_full" if refused else None)
         await check_host(host)
+
+
+async def test_somebody_can_be_notified_of_a_servers_question(tmp_path: Path) -> None:
+    user_hooks(tmp_path, Notification=hook("cat > seen.json", "elicitation_dialog"))
+    go_on = asyncio.Event()
+    async with hooked_session(tmp_path, [go_on, *answer()]) as session:
+        await session.client.send("go")
+        await session.model.waiting.wait()
+        live = session.host.runtime.sessions.live(session.client.session_id)
+        assert live is not None
+        asking = asyncio.create_task(live.questions.ask("call_1", PersonQuestion("files", "Which folder?", "form")))
+        asked = await session.client.wait_for(QuestionAsked)
+        await session.client.wait_for(HookFinished)
+        assert seen(tmp_path, "seen.json")["message"] == "files asks: Which folder?"
+        request = AnswerQuestion(asked.question_id, "decline")
+        await session.client.api.request(request, AcceptedReply, session.client.session_id)
+        await asking
+        go_on.set()
+        await session.client.wait_for(RunComplete)

@@ -15,6 +15,7 @@ from buddy.protocol.ids import Ids
 from buddy.protocol.question_events import PersonAnswer, PersonQuestion, QuestionAction
 from buddy.protocol.question_requests import AnswerQuestion
 from buddy.sessions.approvals import HEADLESS_SECONDS
+from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.journal import Journal
 from buddy.sessions.state import SessionFold
 
@@ -22,11 +23,12 @@ MAX_TEXT = 8 * 1024
 
 
 class Questions:
-    def __init__(self, journal: Journal, fold: SessionFold, ids: Ids, timeout: float | None) -> None:
+    def __init__(self, journal: Journal, fold: SessionFold, ids: Ids, timeout: float | None, hooks: HookPoints) -> None:
         self._journal = journal
         self._fold = fold
         self._ids = ids
         self._timeout = timeout
+        self._hooks = hooks
         self._waiting: dict[str, asyncio.Future[PersonAnswer]] = {}
 
     async def ask(self, call_id: str, question: PersonQuestion) -> PersonAnswer:
@@ -53,6 +55,7 @@ class Questions:
         try:
             await self._journal.commit(durable=True)
             faults.reached("question.asked")
+            self._hooks.notify(f"{asked.source} asks: {asked.message}", "elicitation_dialog")
             async with asyncio.timeout(self._seconds):
                 return await answered
         except TimeoutError:

@@ -85,7 +85,7 @@ class Session:
             hooks=self.hooks,
             uncovered=self.files.uncovered,
         )
-        self.questions = Questions(self.journal, fold, services.ids, services.approval_timeout)
+        self.questions = Questions(self.journal, fold, services.ids, services.approval_timeout, self.hooks)
         if services.leases is not None and isinstance(place.target, FencedTarget):
             place.target.fence = f"{lease.session_id}:{lease.epoch}"
         self.runs = Runs(self)
