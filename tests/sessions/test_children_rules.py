@@ -1,6 +1,7 @@
 """What sub-agents may not do: be more than their parent, come from an untrusted folder, or act for a guest."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,7 @@ async def test_another_agent_works_under_the_same_rules(tmp_path: Path) -> None:
     ],
 )
 async def test_what_a_parent_cannot_hand_over_is_refused(
-    tmp_path: Path, more: str, options: dict[str, object], said: str
+    tmp_path: Path, more: str, options: dict[str, Any], said: str
 ) -> None:
     define(tmp_path / "config" / "agents", "other", more)
     model = StepModel(asks_for(call("delegate", {"task": "x", "agent": "other"})), answer("done"), answer("done"))

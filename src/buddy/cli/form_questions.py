@@ -87,7 +87,7 @@ class FormQuestions:
 
     def _answer(self, asked: "QuestionAsked", answer: Fields) -> None:
         payload = {"questionId": asked["questionId"], **answer}
-        self._client.tell("answer_question", payload, self._session_id, _warn)
+        self._client.tell("answer_question", payload, asked.get("sessionId") or self._session_id, _warn)
 
 
 def _warn(refusal: ProtocolError) -> None:

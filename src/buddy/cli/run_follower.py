@@ -83,6 +83,7 @@ class RunFollower:
         self._read_long_text(event)
         if self._view.apply_to_child(event):
             self._ask_next()
+            self._questions.ask_next(is_busy=bool(self._question))
 
     def _is_over(self, event: "JsonEvent", replayed: int) -> bool:
         if self._run_id is None:

@@ -172,6 +172,9 @@ class View:
                 return True
             case "approval_received" | "approval_expired":
                 return self.approvals.pop(event["payload"]["approvalId"], None) is not None
+            case "question_asked" | "question_answered":
+                self._note_question(event)
+                return True
             case _:
                 return False
 
@@ -194,6 +197,8 @@ class View:
             key for key, asked in self.approvals.items() if child in (asked.get("sessionId"), asked.get("parent"))
         }
         self.approvals = {key: asked for key, asked in self.approvals.items() if key not in theirs}
+        asked_here = {key: one for key, one in self.questions.items() if one.get("sessionId") != child}
+        self.questions = asked_here
 
     def _note_question(self, event: "JsonEvent") -> None:
         match event["type"]:

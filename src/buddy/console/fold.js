@@ -94,6 +94,15 @@ export function applyToChild(view, { type, payload, sessionId, runId, ts }) {
     const item = view.items.findLast((one) => one.key === `child-${payload.approvalId}`);
     const decision = type === "approval_expired" ? { decision: "expired", by: "timeout" } : payload;
     if (item) change(item, () => Object.assign(item, { decision: { ...decision, ts }, state: decision.decision === "approve" ? "approved" : "denied" }));
+  } else if (type === "question_asked" && payload.parent) {
+    view.questions.set(payload.questionId, payload);
+    view.items.push({
+      key: `child-${payload.questionId}`, kind: "question", seq: view.lastSeq, ts, version: 0, runId: runId ?? "",
+      sessionId, question: payload, answer: null,
+    });
+  } else if (type === "question_answered" && view.questions.delete(payload.questionId)) {
+    const item = view.items.findLast((one) => one.key === `child-${payload.questionId}`);
+    if (item) change(item, () => (item.answer = payload));
   } else {
     return false;
   }
@@ -136,6 +145,7 @@ function applyToSession(view, { type, payload }) {
     case "child_finished":
       view.children.delete(payload.sessionId);
       for (const [id, asked] of view.approvals) if ([asked.sessionId, asked.parent].includes(payload.sessionId)) view.approvals.delete(id);
+      for (const [id, asked] of view.questions) if (asked.sessionId === payload.sessionId) view.questions.delete(id);
       break;
     case "question_asked":
       view.questions.set(payload.questionId, payload);

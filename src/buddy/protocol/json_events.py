@@ -473,6 +473,9 @@ class QuestionAsked(Payload):
     schema: NotRequired[dict[str, Any] | None]
     url: NotRequired[str | None]
     callId: NotRequired[str | None]
+    sessionId: NotRequired[str | None]
+    parent: NotRequired[str | None]
+    agent: NotRequired[str | None]
 
 
 class QuestionAnswered(Payload):

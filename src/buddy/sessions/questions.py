@@ -36,6 +36,7 @@ class Questions:
         run = self._fold.run
         if run is None:
             return PersonAnswer("cancel")
+        delegated = self._fold.started.delegated if self._fold.started else None
         asked = QuestionAsked(
             question_id=self._ids("ques"),
             source=question.source,
@@ -44,6 +45,9 @@ class Questions:
             schema=question.schema,
             url=question.url,
             call_id=call_id,
+            session_id=self._fold.started.session_id if self._fold.started and delegated else None,
+            parent=delegated and delegated.parent,
+            agent=delegated and delegated.agent,
         )
         self._journal.record(asked, run.run_id)
         question_id = asked.question_id

@@ -33,13 +33,14 @@ async def answer_question(session: CurrentSession, asked: "QuestionAsked", typed
     except ValueError as error:
         raise UserError(str(error), hint=f"/answer {answer_form(asked)}") from error
     request = AnswerQuestion(asked["questionId"], "accept", found)
-    await session.client.request(request, AcceptedReply, session.session_id)
+    await session.client.request(request, AcceptedReply, asked.get("sessionId") or session.session_id)
 
 
 async def close_question(
     session: CurrentSession, asked: "QuestionAsked", action: Literal["accept", "decline", "cancel"]
 ) -> None:
-    await session.client.request(AnswerQuestion(asked["questionId"], action), AcceptedReply, session.session_id)
+    session_id = asked.get("sessionId") or session.session_id
+    await session.client.request(AnswerQuestion(asked["questionId"], action), AcceptedReply, session_id)
 
 
 async def ask_question(

@@ -15,7 +15,9 @@ MOST_FIELDS = 30
 
 
 def question_lines(asked: "QuestionAsked") -> list[str]:
-    lines = [f"? {escape(asked['source'])} asks: {escape(asked['message'])}"]
+    agent = asked.get("agent")
+    source = f"{asked['source']} (sub-agent {agent})" if agent else asked["source"]
+    lines = [f"? {escape(source)} asks: {escape(asked['message'])}"]
     if asked["mode"] == "url":
         url = asked.get("url") or ""
         return [*lines, f"    open {escape(url)}", f"    (on {escape(host_of(url))})"]

@@ -83,3 +83,22 @@ async def test_a_cancelled_run_closes_its_question(tmp_path: Path) -> None:
         assert [(one.by, one.action) for one in client.bodies(QuestionAnswered)] == [("daemon", "cancel")]
         with pytest.raises(ProtocolError, match="is not open"):
             await reply(client, asked, "decline")
+
+
+async def test_a_question_in_a_sub_agent_is_answered_by_a_client_of_its_parent(tmp_path: Path) -> None:
+    delegated = call("delegate", {"task": "order something"})
+    model = StepModel(asks_for(delegated), asks_for(call("mcp__one__order", {})), answer("ordered"), answer("done"))
+    async with (
+        checked_host(tmp_path, model, mcp=settings(one=plain_server())) as host,
+        host.client() as client,
+        asyncio.timeout(PATIENCE),
+    ):
+        await client.start(approval_policy="all")
+        await client.send("go")
+        asked = await client.wait_for(QuestionAsked)
+        child = client.received[-1].session_id
+        assert (asked.session_id, asked.parent, asked.agent) == (child, client.session_id, "general")
+        request = AnswerQuestion(asked.question_id, "accept", {"colour": "red"})
+        await client.api.request(request, AcceptedReply, child)
+        await client.wait_for(QuestionAnswered)
+        assert (await client.wait_for(RunComplete)).summary == "done"

@@ -68,7 +68,7 @@ const KINDS = {
     <${Whole} blobs=${item.blobs} field="/text" log=${log} />
   </div>`,
   call: ({ item, log, isPast }) => html`<${Call} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
-  question: ({ item, log, isPast }) => html`<${Question} item=${item} version=${item.version} sessionId=${log.sessionId} isPast=${isPast} />`,
+  question: ({ item, log, isPast }) => html`<${Question} item=${item} version=${item.version} sessionId=${item.sessionId ?? log.sessionId} isPast=${isPast} />`,
   approval: ({ item, log, isPast }) => html`<${Decision} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
   // Of a sub-agent; its row is none of this session's log.
   asked: ({ item, log, isPast }) => html`<${Decision} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,

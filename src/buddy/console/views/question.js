@@ -14,7 +14,7 @@ export function Question({ item, sessionId, isPast }) {
   const [values, setValues] = useState(() => startValues(item.question.schema));
   const [isSent, setSent] = useState(false);
   const { question } = item;
-  const head = html`<header><strong>${visible(question.source)} asks</strong></header><p class="asked-text">${visible(question.message)}</p>`;
+  const head = html`<header><strong>${question.agent ? html`<span class="chip agent">sub-agent ${visible(question.agent)}</span> ` : null}${visible(question.source)} asks</strong></header><p class="asked-text">${visible(question.message)}</p>`;
   if (item.answer) return html`<section class="approval" aria-label="Question">${head}<p class="muted">${WORDS[item.answer.action] ?? item.answer.action} by ${visible(item.answer.by)}</p></section>`;
   const isActive = mayDecide.value && !isPast && !isSent;
   const send = async (/** @type {string} */ action) => {
