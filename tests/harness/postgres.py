@@ -56,12 +56,16 @@ class Postgres:
 
     def create(self) -> None:
         """Make the empty cluster."""
+        self.make_folders()
+        self.run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+
+    def make_folders(self) -> None:
+        """Empty folders that belong to the user whom the server runs as."""
         self.data.mkdir(mode=0o700)
         for path in (self.folder, self.data):
             path.chmod(0o755 if path == self.folder else 0o700)
             if os.geteuid() == 0:
                 os.chown(path, NOBODY, NOBODY)
-        self.run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
 
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""
@@ -102,6 +106,24 @@ class Postgres:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+
+    def add_standby(self) -> "Postgres":
+        """A synchronous standby that runs: from now on every commit waits until it has it."""
+        other = Postgres(**self.settings)
+        other.settings["unix_socket_directories"] = str(other.folder)
+        where = f"host=127.0.0.1 port={self.port} user=postgres application_name=standby"
+        other.settings["primary_conninfo"] = where
+        other.make_folders()
+        copy = ("-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-D", str(other.data))
+        self.run("pg_basebackup", *copy, "-R", "-X", "stream", "-c", "fast")
+        other.start()
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+        self.sql("SELECT pg_reload_conf()")
+        return other
+
+    def promote(self) -> None:
+        """Make a standby the server that accepts writes."""
+        self.sql("SELECT pg_promote()")
 
     def url(self, database: str = "postgres", *, user: str = "postgres", query: str = "") -> str:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}{query}"
