@@ -99,3 +99,19 @@ async def test_a_command_without_a_daemon_is_a_node_while_it_runs(tmp_path: Path
         states = {node["node"]: node["state"] for node in (await client.ask("list_nodes"))["nodes"]}
         assert states == {"a": "ready", "b": "stopped"}
         assert await fleet.violations(session_id) == []
+
+
+async def test_a_node_without_room_gives_a_session_to_another(tmp_path: Path, postgres: Postgres) -> None:
+    fleet = FleetOf(tmp_path, postgres)
+    for name in ("a", "b"):
+        fleet.add(name, max_runs=1)
+    async with fleet:
+        client = await fleet.client("a")
+        first, second = await fleet.start(client), await fleet.start(client)
+        await send(client, first, "drip")
+        await send(client, second, "count")
+        done = await client.wait_for("run_complete")
+        assert (done["sessionId"], done["payload"]["outcome"]) == (second, "success")
+        assert (fleet.owner(first), fleet.owner(second)) == ("a", "b")
+        assert (await client.wait_for("run_complete"))["sessionId"] == first
+        assert await fleet.violations(first, second) == []

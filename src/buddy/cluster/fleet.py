@@ -17,6 +17,8 @@ from buddy.cluster.requests import ANY_NODE, RemoteRequests, Serve
 from buddy.errors import BuddyError
 from buddy.log.contract import Lease
 from buddy.protocol.node_requests import NodeState
+from buddy.sessions.pinning import is_on_this_machine
+from buddy.sessions.session import Session
 
 BEATS_PER_LEASE = 4
 POLLS_PER_LEASE = 12
@@ -124,6 +126,15 @@ class Fleet:
             self._drain_soon()
         self.requests.hint(ANY_NODE)
         return is_known
+
+    async def give_away(self, session: Session) -> bool:
+        """Let another node have an idle session, because this one has no room for its run; False if none can."""
+        others = [one for one in self.known if one.name != self.name and one.worker and one.state == "ready"]
+        started = session.fold.started
+        if not others or session.runs.is_busy or (started is not None and is_on_this_machine(started)):
+            return False
+        await self._held.hand_over(session, 0)
+        return True
 
     async def hand_over(self) -> None:
         """Have other nodes continue what is open here; what a command runs ends with it."""

@@ -51,14 +51,14 @@ class HeldSessions:
 
     async def hand_over_all(self, seconds: float) -> None:
         """Let go of everything, so that other nodes continue it."""
-        await asyncio.gather(*(self._hand_over(session, seconds) for session in self._sessions.open_sessions))
+        await asyncio.gather(*(self.hand_over(session, seconds) for session in self._sessions.open_sessions))
 
     def _forget(self, session: Session) -> None:
         """Another node continues it, so it is not opened here again by itself."""
         if self._sessions.by_id.get(session.session_id) is session:
             del self._sessions.by_id[session.session_id]
 
-    async def _hand_over(self, session: Session, seconds: float) -> None:
+    async def hand_over(self, session: Session, seconds: float) -> None:
         session.is_closing = True
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

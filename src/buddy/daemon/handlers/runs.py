@@ -7,6 +7,7 @@ from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_session
 from buddy.daemon.handlers.host import Host
 from buddy.daemon.offered_endpoint import check_key, model_in_use
+from buddy.errors import ProtocolError, SessionElsewhere
 from buddy.log.contract import SessionRecord
 from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
@@ -48,13 +49,23 @@ class RunRequests:
     async def send_user_message(self, peer: PeerConnection, request: ask.SendUserMessage, session: Session) -> Shape:
         session_id = session.session_id
         if session.fold.run is None:
-            self._sessions.admit_run()
+            await self._admit_run(session)
             check_key(session)
         if not peer.is_attached(session_id) and self._host.has_observer_slot(session_id):
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
         async with self._host.admission.run(session) as left:
             request = replace(request, options=capped(request.options, session, left))
             return ask.SendUserMessageReply(await session.runs.send(request, peer.name), True)
+
+    async def _admit_run(self, session: Session) -> None:
+        """Refuse another run if there are too many; in a fleet, another node may have room for it."""
+        fleet = self._host.fleet
+        try:
+            self._sessions.admit_run()
+        except ProtocolError as error:
+            if fleet is None or not await fleet.give_away(session):
+                raise
+            raise SessionElsewhere(error.code, error.message, retryable=True) from error
 
     async def queue_message(self, peer: PeerConnection, request: queue.QueueMessage, session: Session) -> Shape:
         async with self._host.admission.run(session):
