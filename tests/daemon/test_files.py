@@ -11,6 +11,7 @@ from tests.harness.scripts import Reply, section, shell
 from tests.harness.wire_client import ErrorResponse, WireClient
 
 RULES = '\n[[permissions.rules]]\ndecision = "deny"\ntool = "write_file"\npath = "locked/**"\n'
+RULES += '[[permissions.rules]]\ndecision = "deny"\ntool = "read_file"\npath = "closed/**"\n'
 READ = {"calls": [{"name": "read_file", "args": {"path": "a.txt"}}]}
 WRITE = {"calls": [{"name": "write_file", "args": {"path": "in/here/b.txt", "content": "one\ntwo\n"}}]}
 SCRIPT: list[Reply] = [
@@ -18,6 +19,7 @@ SCRIPT: list[Reply] = [
     section("^read", READ, {"text": "read"}),
     section("^fail", shell("echo partly > part.txt; exit 3"), {"text": "failed"}),
     section("^lock", shell("mkdir -p locked; echo x > locked/file; echo x > free"), {"text": "done"}),
+    section("^close", shell("echo changed > closed/file"), {"text": "done"}),
     section("^slow", shell("echo begun > slow.txt; exec sleep 600"), {"text": "never"}),
     section("^key", shell("printenv CANARY_API_KEY > key.txt"), {"text": "done"}),
 ]
@@ -106,6 +108,17 @@ async def test_a_rule_that_denies_a_path_holds_for_an_undo(client: WireClient, d
     assert [file["path"] for file in done["restored"]] == ["free"]
     assert "a rule denies it" in str(done["conflicts"])
     assert (daemon.workspace / "locked" / "file").exists()
+
+
+async def test_a_file_that_a_rule_closes_to_reading_is_not_kept(client: WireClient, daemon: Daemon) -> None:
+    (daemon.workspace / "closed").mkdir()
+    (daemon.workspace / "closed" / "file").write_text("not to be read")
+    session_id = await start(client, daemon, approvalPolicy="all")
+    await run(client, session_id, "close")
+    done = await client.ask("restore_files", {"dryRun": False}, session_id)
+    assert done["conflicts"] == [{"path": "closed/file", "why": "its earlier content was not kept"}]
+    stored = b"".join(path.read_bytes() for path in (daemon.state_dir / "checkpoints").rglob("*") if path.is_file())
+    assert b"not to be read" not in stored
 
 
 async def test_secrets_are_redacted_in_diffs_and_kept_in_files(client: WireClient, daemon: Daemon) -> None:

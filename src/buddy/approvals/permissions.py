@@ -81,6 +81,18 @@ class Permissions:
         subject = Subject("read_file", path=relative(path, self._root), workspace=self._root)
         return self._rules().judge(subject).decision == "deny"
 
+    def closed_now(self) -> Callable[[str], bool]:
+        """The same for many files at once: the rules are read now."""
+        rules = self._rules()
+        if not any(rule.decision == "deny" for rule in rules.rules):
+            return lambda _: False
+
+        def is_closed(path: str) -> bool:
+            subject = Subject("read_file", path=relative(path, self._root), workspace=self._root)
+            return rules.judge(subject).decision == "deny"
+
+        return is_closed
+
     def offer(self, question: Question) -> dict[str, object]:
         """The rule that "always" would create, to be shown with the question; empty if there is none."""
         intent = question.intent

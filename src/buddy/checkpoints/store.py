@@ -26,7 +26,7 @@ from buddy.checkpoints.rows import add_changes, load_changes, load_files, root_i
 from buddy.checkpoints.seeding import Seed
 from buddy.checkpoints.workspace import Workspace
 
-MAX_WORKSPACES = 8
+MAX_WORKSPACES = 4
 """How many are kept in memory; the others are read from the store when they are needed."""
 
 

@@ -7,7 +7,7 @@ the run goes on and the user learns of it once.
 
 import asyncio
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 
 from buddy.checkpoints.checkpoints import CheckpointError, Checkpoints
@@ -31,8 +31,17 @@ MAX_LISTED = 200
 
 
 class FileTracker:
-    def __init__(self, checkpoints: Checkpoints | None, fold: SessionFold, place: Place, journal: Journal) -> None:
+    def __init__(
+        self,
+        checkpoints: Checkpoints | None,
+        fold: SessionFold,
+        place: Place,
+        journal: Journal,
+        closed_now: Callable[[], Callable[[str], bool]],
+    ) -> None:
+        """`closed_now` gives a function that says which files a rule closes to reading: they are not kept."""
         self._checkpoints = checkpoints
+        self._closed_now = closed_now
         self._session_id = journal.lease.session_id
         self._fold = fold
         self._place = place
@@ -59,9 +68,10 @@ class FileTracker:
         if self.why_off or self._watched is not None or isinstance(intent, Fetch):
             return
         await self.settle()
-        key = CallKey(self._session_id, run_id, call_id)
-        if await self._begin(key, self._scope(intent)):
-            self._begun[call_id] = key
+        # Noted first: if this is cancelled while the store is at work, the checkpoint is ended with the run.
+        self._begun[call_id] = key = CallKey(self._session_id, run_id, call_id)
+        if not await self._begin(key, self._scope(intent)):
+            self._begun.pop(call_id, None)
 
     async def uncovered(self, intent: Intent) -> str:
         """What could not be brought back if this changed it; empty if all could."""
@@ -92,9 +102,9 @@ class FileTracker:
             return
         await self.settle()
         self._parts += 1
-        key = CallKey(self._session_id, run_id, f"{name}.{self._parts}")
-        if await self._begin(key, self._scope(None)):
-            self._watched = key
+        self._watched = key = CallKey(self._session_id, run_id, f"{name}.{self._parts}")
+        if not await self._begin(key, self._scope(None)):
+            self._watched = None
 
     async def recover(self, log: Log) -> None:
         """Record what an earlier process did not. A call without a result is left out: the run ends it."""
@@ -134,7 +144,7 @@ class FileTracker:
         paths: tuple[str, ...] | None = None
         if isinstance(intent, Write) and intent.agent is None and intent.path.startswith(f"{root}/"):
             paths = _with_missing_parents(root, intent.path[len(root) + 1 :])
-        return Scope(root, paths, self._place.private, self._place.is_closed)
+        return Scope(root, paths, self._place.private, self._closed_now())
 
     async def _begin(self, key: CallKey, scope: Scope) -> bool:
         if self._checkpoints is None:

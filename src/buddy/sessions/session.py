@@ -73,7 +73,8 @@ class Session:
             merge_seconds=services.merge_seconds,
         )
         self.hooks = HookPoints(services.hooks(self.session_id, place), self.journal, lambda: _mode_of(self))
-        self.files = FileTracker(services.checkpoints, fold, place, self.journal)
+        closed_now = lambda: services.permissions(place.root).closed_now()  # noqa: E731 - the rules change
+        self.files = FileTracker(services.checkpoints, fold, place, self.journal, closed_now)
         self.approvals = Approvals(
             self.journal,
             fold,
