@@ -31,7 +31,7 @@ _INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _WHOLE = re.compile(rb'.*[\x00-\x7f](?<![0-9a-fA-Fu\\/bfnrt"])', re.DOTALL)
 _COLON = re.compile(rb"[ \t\r\n]{0,100}:")
 _TAIL = 64
-_AT_ONCE = 4096
+_AT_ONCE = 1024
 
 
 class Layout(NamedTuple):

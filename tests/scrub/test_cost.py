@@ -13,6 +13,7 @@ from buddy.steps import at_once
 from tests.scrub import corpora, figures
 
 SIZE = 9_000
+STEP = 80_000  # calls, most of them of a few nanoseconds in C
 ONCE = 12 * LONGEST_LINE  # a line beyond the limit is searched for a place to cut it
 
 
@@ -62,6 +63,23 @@ def test_a_hostile_text_takes_few_calls_per_character(name: str) -> None:
     scrubber = figures.knowing(["hunter2hunter2", "aaaaaaaaaa"])
     text = corpora.HOSTILE[name](SIZE)
     assert calls_of(lambda: scrubber.text(text)) <= 4 * PASSES * len(text)
+
+
+@pytest.mark.parametrize("name", corpora.HOSTILE)
+def test_a_hostile_text_is_examined_in_small_steps(name: str) -> None:
+    """However long the text, one step of it is bounded."""
+    scrubber = figures.knowing(["hunter2hunter2", "aaaaaaaaaa"])
+    text = corpora.HOSTILE[name](2 * LONGEST_LINE + 5)
+    work, most, is_over = scrubber.text_steps(text), 0, False
+    next(scrubber.text_steps(text), None)  # compiles what it needs
+
+    def step() -> None:
+        nonlocal is_over
+        is_over = next(work, work) is work
+
+    while not is_over:
+        most = max(most, calls_of(step))
+    assert most <= STEP
 
 
 @pytest.mark.parametrize("word", ["-u ", "token = ", "authorization:token ", "--token "])

@@ -68,7 +68,10 @@ class Events:
     def _end_line(self, end: bytes) -> list[bytes]:
         """Take the line that was held, of which this is the end; of a long one, nothing is copied twice."""
         held, self._partial, self._partial_size = [*self._partial, end], [], 0
-        if len(held[0]) >= 6 and held[0][:5] == b"data:" and not self._at_start:
+        if self._at_start and len(held[0]) >= len(_BOM):
+            self._at_start = False
+            held[0] = held[0].removeprefix(_BOM)
+        if len(held[0]) >= 6 and held[0][:5] == b"data:":
             held[0] = held[0][6:] if held[0][5:6] == b" " else held[0][5:]
             self._add(b"".join(held))
             return []

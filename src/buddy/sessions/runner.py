@@ -84,6 +84,8 @@ async def _outcome_of(run: Run, backend: Backend) -> Ending:
         async with deadline:
             if run.state.cancelling is None:
                 await _work_until_accepted(run, backend)
+            # Here, where it can take its time; it has no secrets, but is scrubbed again when it is recorded.
+            summary = await run.scrub_long(run.state.last_text[:SUMMARY])
     except TimeoutError as error:
         if not deadline.expired():
             return _bug(run, error)
@@ -102,7 +104,7 @@ async def _outcome_of(run: Run, backend: Backend) -> Ending:
         raise
     except Exception as error:  # noqa: BLE001 - the one home of a broad except: a bug ends the run, not the session
         return _bug(run, error)
-    return Ending("success", run.state.last_text)
+    return Ending("success", summary)
 
 
 async def _end_interrupted_calls(run: Run, left: float | None) -> None:

@@ -10,24 +10,24 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from buddy.long_json import encode_string
 from buddy.protocol import pointer
 from buddy.protocol.blobs import restore_body
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody
-from buddy.steps import Steps, encode_text, hash_content
+from buddy.steps import Steps, encode_text, hash_content, parts
 
 SPILL_ABOVE = 32 * 1024
 PREVIEW = 2 * 1024
 MAX_DEPTH = 3
 _BLOB_ENTRY = 70
+_AT_ONCE = 512
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
 
 def encode_long(body: EventBody) -> Steps[tuple[bytes, dict[str, bytes]]]:
     """The payload of an event that is too long for one, and its blobs with their content."""
-    tree: dict[str, Any] = _with_lists(msgspec.to_builtins(body, str_keys=True))
+    tree: dict[str, Any] = yield from _with_lists(msgspec.to_builtins(body, str_keys=True))
     blobs = yield from spill(tree, type(body))
     return msgspec.json.encode(tree), blobs
 
@@ -38,7 +38,12 @@ def spill(tree: dict[str, Any], shape: type[EventBody]) -> Steps[dict[str, bytes
     `shape` decides what may be left empty: the payload must stay decodable.
     """
     store = _Spilled(tree)
-    strings = [(path, text) for path, text in _strings(tree, "") if len(text) > PREVIEW]
+    strings: list[tuple[str, str]] = []
+    for number, (path, text) in enumerate(_strings(tree, "")):
+        if len(text) > PREVIEW:
+            strings.append((path, text))
+        if number % _AT_ONCE == 0:
+            yield
     strings.sort(key=lambda entry: -len(entry[1]))
     for path, _ in strings:
         pointer.put(tree, path, "")
@@ -85,7 +90,11 @@ class _Spilled:
 
 def _size_of(text: str) -> Steps[int]:
     """The bytes of a text as JSON, without its quotation marks."""
-    return len((yield from encode_string(text))) - 2
+    size = 0
+    for part in parts(text):
+        size += len(msgspec.json.encode(part)) - 2
+        yield
+    return size
 
 
 def _fits_with(tree: dict[str, Any], strings: list[tuple[str, str]]) -> bool:
@@ -104,15 +113,22 @@ async def restore_spilled(event: Event, read: Callable[[str], Awaitable[bytes | 
     return restore_body(event, {blob: content for blob, content in found.items() if content is not None})
 
 
-def _with_lists(tree: Any) -> Any:
+def _with_lists(tree: Any) -> Steps[Any]:
     """The value as JSON would have it: with lists in place of tuples, which can't be changed."""
+    yield
     match tree:
         case dict():
-            entries = cast("dict[str, Any]", tree).items()
-            return {key: _with_lists(part) if isinstance(part, dict | list | tuple) else part for key, part in entries}
+            entries = cast("dict[str, Any]", tree)
+            for key, part in entries.items():
+                if isinstance(part, dict | list | tuple):
+                    entries[key] = yield from _with_lists(part)
+            return entries
         case list() | tuple():
-            parts = cast("Sequence[Any]", tree)
-            return [_with_lists(part) if isinstance(part, dict | list | tuple) else part for part in parts]
+            items = list(cast("Sequence[Any]", tree))
+            for at, part in enumerate(items):
+                if isinstance(part, dict | list | tuple):
+                    items[at] = yield from _with_lists(part)
+            return items
         case _:
             return tree
 

@@ -7,6 +7,8 @@ floods, it is cut first, so that a few lines of stderr survive next to a gigabyt
 import codecs
 from typing import Literal
 
+from buddy.steps import Steps, at_once
+
 LIMIT = 10 * 1024 * 1024
 
 Stream = Literal["stdout", "stderr"]
@@ -30,12 +32,14 @@ class OutputBuffer:
             self._drop(excess)
 
     def text(self, stream: Stream) -> str:
-        return "".join(self.pieces(stream))
+        return "".join(at_once(self.pieces(stream)))
 
-    def pieces(self, stream: Stream) -> list[str]:
+    def pieces(self, stream: Stream) -> Steps[list[str]]:
         """The text in pieces, some of which are long."""
         head, read = codecs.utf_8_decode(self._heads[stream], "replace", bool(self._dropped[stream]))
+        yield
         tail = self._heads[stream][read:] + self._tails[stream]
+        yield
         dropped = f"\n[... {self._dropped[stream]} bytes left out ...]\n" if self._dropped[stream] else ""
         return [piece for piece in (head, dropped, tail.decode("utf-8", "replace")) if piece]
 

@@ -16,6 +16,7 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.durations import parse_duration
 from buddy.protocol.intents import Exec
 from buddy.protocol.typed_text import InputLine, after_command
+from buddy.steps import Steps, at_once, take_turns
 from buddy.targets.contract import Finished, Offline, Terminal, Unconnected, without_terminal
 from buddy.tools.contract import SHARED, Call, Output, Place
 from buddy.tools.git_environment import git_environment, runs_git
@@ -128,7 +129,7 @@ class RunShell:
             return _still_running(args.wait, output)
         if finished.timed_out:
             raise _timed_out(args.wait, output)
-        result = command_result(finished, output)
+        result = await take_turns(command_result(finished, output))
         is_inside = isinstance(target, Offline) and call.place.sandbox == "confined"
         return _with_advice(result) if is_inside and finished.exit_code != 0 else result
 
@@ -154,9 +155,9 @@ async def _network(args: RunShellArgs, place: Place) -> bool | None:
     return False if isinstance(target, Unconnected) and await target.is_offline() else None
 
 
-def command_result(finished: Finished, output: OutputBuffer) -> Output:
+def command_result(finished: Finished, output: OutputBuffer) -> Steps[Output]:
     """The result of a command that has ended."""
-    text = _sections(output, f"exit code: {finished.exit_code}\n")
+    text = yield from _sections(output, f"exit code: {finished.exit_code}\n")
     failed = finished.exit_code != 0
     error_type = "EXEC_NON_ZERO_EXIT" if failed else "UNKNOWN"
     return Output(text, exit_code=finished.exit_code, is_error=failed, error_type=error_type)
@@ -181,11 +182,11 @@ def _seconds(wait: bool | int | str | None) -> float | None:
     return seconds
 
 
-def _sections(output: OutputBuffer, first: str = "") -> str:
+def _sections(output: OutputBuffer, first: str = "") -> Steps[str]:
     """What was written to each stream, without newlines at the end; copied once, as it may be long."""
     pieces = [first]
     for stream in _STREAMS:
-        shown = _without_newline(output.pieces(stream))
+        shown = _without_newline((yield from output.pieces(stream)))
         if shown:
             pieces += ("\n" if pieces[1:] else "", f"{stream}:\n", *shown)
     while pieces:
@@ -205,14 +206,14 @@ def _still_running(wait: bool | int | str | None, output: OutputBuffer) -> Outpu
     limit = f"{wait}s" if str(wait).isdigit() else str(wait)
     how = "was started" if wait is False else f"did not end within {limit}"
     text = f"the command {how} and is still running in the shared pane; see it with capture-pane (delay it to poll)"
-    shown = _sections(output)[-SHOWN_AFTER_TIMEOUT:]
+    shown = at_once(_sections(output))[-SHOWN_AFTER_TIMEOUT:]
     return Output(text + (f"\nits output so far:\n{shown}" if shown else ""))
 
 
 def _timed_out(wait: bool | int | str | None, output: OutputBuffer) -> ToolError:
     limit = f"{wait}s" if str(wait).isdigit() else str(wait)
     message = f"the command did not end within {limit}, so it and every process it started were killed"
-    shown = _sections(output)
+    shown = at_once(_sections(output))
     if len(shown) > SHOWN_AFTER_TIMEOUT:
         shown = f"[...]\n{shown[-SHOWN_AFTER_TIMEOUT:]}"
     advice = "give a longer wait, or run less at once"

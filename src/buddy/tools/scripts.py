@@ -6,6 +6,7 @@ If anything in the command runs code, every file that it names may be that code.
 makes the result incomplete.
 """
 
+import asyncio
 import hashlib
 import os
 import re
@@ -14,6 +15,7 @@ import shutil
 from msgspec import Struct
 
 from buddy.errors import ToolError
+from buddy.steps import Turns
 from buddy.tools.contract import Place
 from buddy.tools.current_file import read_if_exists
 from buddy.tools.shell.grammar import parse
@@ -21,6 +23,7 @@ from buddy.tools.shell.unwrap import is_open, read_ahead
 from buddy.tools.unseen import calls_no_hooks, hides_code, is_harmless_config
 
 MAX_WORDS = 1000
+SHORT = 4 * 1024
 MAX_DEPTH = 3
 MAX_SHELL_SCRIPTS = 20
 # How much of them is shown to a person; the rest is bound by its digest alone.
@@ -157,12 +160,17 @@ async def _gather(command: str, cwd: str, found: _Found) -> None:
     place, parsed = found.place, parse(command)
     runs_code = parsed.has_error or bool(parsed.values) or any(map(is_open, set(parsed.found)))
     found.runs_code = runs_code
-    words = _words(command.replace("$PWD", cwd).replace("~+", cwd), inner=runs_code)
+    text = command.replace("$PWD", cwd).replace("~+", cwd)
+    # A long one takes a while; in a thread it does not hold up others.
+    is_short = len(command) <= SHORT
+    words = _words(text, inner=runs_code) if is_short else await asyncio.to_thread(_words, text, inner=runs_code)
     bases = [cwd, *await _directories(words, cwd, place)]
     listed = {base: await _names_in(base, place) for base in bases}
     found.complete = len(words) <= MAX_WORDS
     has_programs = place.target.name == "local" and place.root.rstrip("/") in os.environ.get("PATH", place.root)
+    turns = Turns()
     for word in words[:MAX_WORDS]:
+        await turns.pause()
         is_run = word.before != ">" and (runs_code or not word.before or _name(word.before) in RUNNERS)
         for base in bases:
             candidates = _candidates(word, base, runs_code=runs_code)

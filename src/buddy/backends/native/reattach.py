@@ -8,6 +8,7 @@ from typing import Literal
 
 from buddy.backends.contract import Run
 from buddy.protocol.events import Recovery
+from buddy.steps import take_turns
 from buddy.targets.contract import Reattachable
 from buddy.tools.contract import Output
 from buddy.tools.output_buffer import OutputBuffer
@@ -30,4 +31,4 @@ async def reattach(run: Run, call_id: str, nonce: str) -> Output | None:
     if finished is None:
         return None
     run.emit(Recovery(action="reattached", call_id=call_id))
-    return command_result(finished, output)
+    return await take_turns(command_result(finished, output))
