@@ -82,6 +82,7 @@ def test_what_was_not_understood_is_reported_with_a_hint(words: str, hint: str) 
         ("exec --aprove all hi", "unknown flag --aprove; did you mean --approve?"),
         ("--aprove hi", "unknown flag --aprove; did you mean --approve?"),
         ("config", "unknown command 'config'; see 'buddy doctor', which names your configuration"),
+        ("confg", "unknown command 'confg'; see 'buddy doctor', which names your configuration"),
         ("upgrade", "unknown command 'upgrade'"),
         ("plugin add x", "unknown command 'plugin'"),
         ("update --json", "unknown command 'update'"),

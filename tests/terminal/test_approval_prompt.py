@@ -245,3 +245,18 @@ def test_plan_mode_is_on_the_first_screen_and_survives_a_restart(home: Home) -> 
     with Tmux(home, "resume", "--last") as terminal:
         terminal.wait_for("✓ done")
         terminal.wait_for("approvals: ask (shift-tab)")
+
+
+def test_a_file_outside_the_workspace_is_asked_for_by_its_path(home: Home) -> None:
+    secret = home.directory / "outside.txt"
+    secret.write_text("outside")
+    home.script({"text": "", "calls": [{"name": "read_file", "args": {"path": str(secret)}}]}, {"text": "over"})
+    with Tmux(home, columns=140) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        screen = terminal.wait_for(CHOICES)
+        assert "┌ read a file outside the workspace" in screen
+        assert f"│ {secret}\n" in screen  # not as a command
+        assert "why: this is outside the workspace" in screen
+        terminal.keys("4")
+        terminal.wait_for("✓ done")

@@ -161,8 +161,8 @@ def _check_spelling(arguments: Sequence[str]) -> None:
         hint = f'to send it as a prompt: buddy -- "{first} …"'
     for near in difflib.get_close_matches(first, COMMANDS, 1, cutoff=0.75):
         raise UserError(f"unknown command {first!r}; did you mean {near}?", hint=hint)
-    if first in ELSEWHERE:
-        instead = ELSEWHERE[first]
+    for near in difflib.get_close_matches(first, ELSEWHERE, 1, cutoff=0.85):
+        instead = ELSEWHERE[near]
         raise UserError(f"unknown command {first!r}{f'; see {instead}' if instead else ''}", hint=hint)
 
 

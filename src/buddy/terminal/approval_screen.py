@@ -90,7 +90,8 @@ def approval_text(request: Request, columns: int, *, prompt: str = "$ ", rule: s
     """The lines for a screen that is `columns` wide. `prompt` stands before a command, `rule` is what "always" adds."""
     width = max(NARROWEST, columns) - 4
     kind, text = _action(request)
-    first = escape_all(prompt)[: width // 2] if kind == "command" else ""
+    is_command = kind == "command" and "command" in request.details
+    first = escape_all(prompt)[: width // 2] if is_command else ""
     action = list(_rows(text, width, kind, first))
     # One more: a run of blanks that is folded in the entire text may not be in its beginning.
     head = len(list(_rows(text[:HEAD_CHARACTERS], width, kind, first))) + 1

@@ -49,7 +49,7 @@ class Picker:
             return f"{self._title} (↑↓, Enter to select, Esc to cancel)"
         if not self._typed:
             return f"{self._title} (type to search, ↑↓, Enter to select, Esc to cancel)"
-        return f"{self._title}: {self._typed} ({len(self._matching)} of {len(self._choices)})"
+        return f"{self._title}: {self._typed} ({len(self._matching)} of {len(self._choices)}) · Esc shows all"
 
     def press(self, key: str) -> None:
         match key:

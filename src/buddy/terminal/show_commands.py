@@ -279,7 +279,7 @@ async def manage_permissions(ui: CommandUI, words: str) -> None:
         await ui.run_program(ui.settings.buddy.command("approvals", "list", "--no-grants"))
         granted = [f"  {grant.grant_id}  {grant_text(grant, time.time())}" for grant in await _grants(ui.session)]
         if granted:
-            ui.show("\n".join([*granted, ui.style.dim("  /permissions revoke <id> ends a grant")]))
+            show_folded(ui, "\n".join([*granted, ui.style.dim("  /permissions revoke <id> ends a grant")]))
     elif action.lower() == "revoke" and wanted:
         await _revoke(ui, wanted.strip())
     else:
