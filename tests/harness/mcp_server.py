@@ -95,6 +95,19 @@ async def slow(seconds: float, ctx: Context) -> str:
     return "slow done"
 
 
+@server.resource("memo://notes")
+def notes() -> str:
+    """The notes."""
+    note("read notes")
+    return "buy milk"
+
+
+@server.prompt()
+def review(path: str, style: str = "strict") -> str:
+    """Asks for a review."""
+    return f"Review {path}, be {style}."
+
+
 class Order(BaseModel):
     size: int = 2
     colour: str

@@ -51,7 +51,7 @@ from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.requests import DaemonStatusReply
 from buddy.scrub import Scrubber
 from buddy.sessions.children import ChildLimits, ChildSessions
-from buddy.sessions.services import SessionServices
+from buddy.sessions.services import Expand, SessionServices
 from buddy.sessions.sessions import SessionFactories, Sessions
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose, clean_up, close_connections
 from buddy.tools.contract import Place
@@ -62,6 +62,7 @@ from buddy.version import VERSION as PRODUCT_VERSION
 
 if TYPE_CHECKING:
     from buddy.cluster.fleet import Fleet
+    from buddy.tools.skills.expansion import Expansion
 
 
 __all__ = ["OWNER_RESERVE", "Runtime", "RuntimeOverrides", "unix_ms"]
@@ -114,8 +115,8 @@ class Runtime:
         self.definitions = AgentDefinitions(str(places.config_dir), env.get("HOME", ""), trust.is_trusted)
         delegating = (self.children, self.definitions.find)
         self._tool_deps = ToolDeps(overrides.clock, self.log.read_blob, self._has_secret, *delegating)
-        self._mcp = _make_mcp(self, env, places.config_dir)
-        self._more_tools = (*overrides.tools, self._mcp)
+        self.mcp = _make_mcp(self, env, places.config_dir)
+        self._more_tools = (*overrides.tools, self.mcp)
         self.texts = PreparedTexts(places.config_dir, self.rulebook.trust)
         self._use_tools(config.tools)
         memory_dir = overrides.memory_dir or (places.state_dir if overrides.log is None else None)
@@ -233,7 +234,7 @@ class Runtime:
         await self.sessions.close()
         if self.fleet is not None:
             await self.fleet.close()
-        await self._mcp.close()
+        await self.mcp.close()
         await self.agents.close()
         await close_connections(self._own)
         tasks = list(self.connections)
@@ -267,7 +268,7 @@ class Runtime:
         own = self.rulebook.notes(started.repo.root_path) if is_here and started.repo else ()
         if settled.options is None or settled.options.agent_runtime in (None, NATIVE):
             root = os.path.realpath(started.repo.root_path if started.repo else ".")
-            self._mcp.start(started.session_id, root, is_local=is_here)
+            self.mcp.start(started.session_id, root, is_local=is_here)
         return settled, (*notes, *self.configuration.notes(), *differences, *own, *self.rulebook.dead_rules())
 
     def _place(self, started: SessionStarted) -> Place:
@@ -346,7 +347,7 @@ def _make_services(runtime: Runtime, config: Config, overrides: RuntimeOverrides
         parks=config.agent.parks,
         max_turns=config.agent.max_turns,
         permissions=runtime.rulebook.permissions,
-        expand=runtime.texts.expand,
+        expand=_expander(runtime),
         hooks=make_hooks(runtime.user_folder / "hooks.json", runtime.rulebook.trust),
         boot_clock=overrides.boot_clock,
         checkpoints=runtime.checkpoints,
@@ -359,6 +360,20 @@ def _make_children(runtime: Runtime) -> ChildSessions:
     limits, configuration = runtime.limits, runtime.configuration
     most = ChildLimits(limits.children, limits.child_depth)
     return ChildSessions(most, lambda: profile_names(configuration.current, {}))
+
+
+def _expander(runtime: Runtime) -> Expand:
+    """Prompts and resources of MCP servers, and slash commands from files."""
+
+    async def expand(text: str, place: Place, *, runs_commands: bool) -> "Expansion | None":
+        found = await runtime.mcp.expand(text, place.root, is_local=place.target.name == "local")
+        if found is not None:
+            from buddy.tools.skills.expansion import Expansion
+
+            return Expansion(found)
+        return await runtime.texts.expand(text, place, runs_commands=runs_commands) if text.startswith("/") else None
+
+    return expand
 
 
 def _make_mcp(runtime: Runtime, env: Mapping[str, str], tokens: Path) -> DeferredMcp:

@@ -352,7 +352,7 @@ def _said(message: SendUserMessage, by: str, redacted: int) -> UserMessage:
 
 async def _expand(session: RunOwner, text: str, message_id: str) -> Expanded:
     """What a slash command stands for, and the calls whose output belongs to it."""
-    if session.services.expand is None or not text.startswith("/"):
+    if session.services.expand is None or not (text.startswith("/") or "@" in text):
         return Expanded()
     is_native = session.backend.name == "native"
     try:

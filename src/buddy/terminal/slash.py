@@ -143,6 +143,8 @@ def listed_commands() -> list[tuple[str, str]]:
 
 def is_command(line: str) -> bool:
     """Whether a line is a command: `/tmp/x` is a path, not one."""
+    if line.startswith("/mcp__"):
+        return False  # a prompt of an MCP server, which the daemon fills in
     return line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]
 
 

@@ -16,18 +16,26 @@ from mcp.client._transport import Transport
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
-from mcp_types import CONNECTION_CLOSED, Implementation, ToolListChangedNotification
+from mcp_types import CONNECTION_CLOSED, Implementation, PromptListChangedNotification, ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from buddy.errors import ToolError, UserError
 from buddy.tools.contract import Output
-from buddy.tools.mcp.contract import Caller, ConnectionLost, NeedsLogin, ServerFailed, ServerStderr, ToolDefinition
+from buddy.tools.mcp.contract import (
+    Caller,
+    ConnectionLost,
+    NeedsLogin,
+    PromptDefinition,
+    ServerFailed,
+    ServerStderr,
+    ToolDefinition,
+)
 from buddy.tools.mcp.definitions import ServerDefinition
 from buddy.tools.mcp.elicitation import Callers
 from buddy.tools.mcp.http import Reached, make_http_client
-from buddy.tools.mcp.listing import list_tools
-from buddy.tools.mcp.results import output_of
+from buddy.tools.mcp.listing import list_prompts, list_tools
+from buddy.tools.mcp.results import block_text, output_of, resource_texts
 from buddy.tools.mcp.stdio import StdioTransport
 from buddy.version import VERSION
 
@@ -100,7 +108,7 @@ async def _following_changes(client: Client, session: "SdkSession") -> AsyncGene
 
 async def _listen(client: Client, session: "SdkSession") -> None:
     try:
-        async with client.listen(tools_list_changed=True) as events:
+        async with client.listen(tools_list_changed=True, prompts_list_changed=True) as events:
             async for _ in events:
                 session.changed.set()
     except (MCPError, SubscriptionLost, TimeoutError, httpx2.HTTPError, RuntimeError):
@@ -112,6 +120,7 @@ class SdkSession:
 
     def __init__(self, definition: ServerDefinition) -> None:
         self.tools: tuple[ToolDefinition, ...] = ()
+        self.prompts: tuple[PromptDefinition, ...] = ()
         self.skipped: tuple[str, ...] = ()
         self.server = ""
         self.changed = asyncio.Event()
@@ -130,15 +139,35 @@ class SdkSession:
         self.server = f"{named[:120]}, MCP {client.protocol_version}"
 
     async def on_message(self, message: object) -> None:
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             self.changed.set()
 
     async def refresh(self) -> None:
         self.changed.clear()
         client = self._connected()
-        if client.server_capabilities.tools is None:
-            return
-        self.tools, self.skipped = await list_tools(client)
+        if client.server_capabilities.tools is not None:
+            self.tools, self.skipped = await list_tools(client)
+        if client.server_capabilities.prompts is not None:
+            self.prompts = await list_prompts(client)
+
+    async def read_resource(self, uri: str, seconds: float) -> str:
+        async with self._asking(f"resource {uri[:200]}", seconds) as client:
+            return resource_texts((await client.read_resource(uri)).contents)
+
+    async def get_prompt(self, name: str, arguments: dict[str, str], seconds: float) -> str:
+        async with self._asking(f"prompt {name}", seconds) as client:
+            found = await client.get_prompt(name, arguments)
+        return "\n\n".join(block_text(message.content) for message in found.messages)
+
+    @asynccontextmanager
+    async def _asking(self, what: str, seconds: float) -> AsyncGenerator[Client]:
+        """A request without effects: whatever goes wrong with it can be asked again."""
+        try:
+            async with asyncio.timeout(seconds):
+                yield self._connected()
+        except (MCPError, httpx2.HTTPError, ValidationError, RuntimeError, TimeoutError) as error:
+            text = str(error) or type(error).__name__
+            raise ToolError(f"{self._definition.name}: {what}: {text[:MAX_ERROR]}") from error
 
     async def call(self, name: str, arguments: dict[str, Any], seconds: float, caller: Caller) -> Output:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:

@@ -20,6 +20,7 @@ from buddy.tools.mcp.contract import (
     Caller,
     ConnectionLost,
     NeedsLogin,
+    PromptDefinition,
     ServerFailed,
     ServerSession,
     ServerStderr,
@@ -47,6 +48,7 @@ class ServerConnection:
         self.problem = ""
         self.server = ""
         self.tools: tuple[ToolDefinition, ...] = ()
+        self.prompts: tuple[PromptDefinition, ...] = ()
         self.skipped: tuple[str, ...] = ()
         self.starts = 0
         """How often it became ready."""
@@ -92,19 +94,19 @@ class ServerConnection:
 
     async def call(self, tool: str, arguments: dict[str, Any], caller: Caller) -> Output:
         """Call a tool once; a server that is not running is given the time to start."""
-        name = self.definition.name
-        if not self._is_connected and self.state != "needs_login":
-            self.retry()
-            await self._wait_ready()
-        session = self._session
-        if session is None or not session.is_usable:
-            raise ToolError(f"MCP server {name!r} is not running: {self.problem or self.state}")
+        name, session = self.definition.name, await self._ready()
         try:
             return await session.call(tool, arguments, self.definition.timeout_seconds, caller)
         except ConnectionLost as error:
             raise OutcomeUnknown(f"the MCP server {name!r} was lost during this call ({error})") from error
         except ServerFailed as error:
             raise ToolError(f"MCP server {name!r}: {error}") from error
+
+    async def read_resource(self, uri: str) -> str:
+        return await (await self._ready()).read_resource(uri, self.definition.timeout_seconds)
+
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> str:
+        return await (await self._ready()).get_prompt(name, arguments, self.definition.timeout_seconds)
 
     async def close(self) -> None:
         """Stop the server and wait until it is gone."""
@@ -115,6 +117,17 @@ class ServerConnection:
             self._scope.cancel()
         await asyncio.wait([task])
         self._set("stopped")
+
+    async def _ready(self) -> ServerSession:
+        """The connection; a server that is not running is given the time to start."""
+        if not self._is_connected and self.state != "needs_login":
+            self.retry()
+            await self._wait_ready()
+        session = self._session
+        if session is None or not session.is_usable:
+            problem = self.problem or self.state
+            raise ToolError(f"MCP server {self.definition.name!r} is not running: {problem}")
+        return session
 
     @property
     def _is_connected(self) -> bool:
@@ -197,7 +210,7 @@ class ServerConnection:
         tools = tuple(tool for tool in session.tools if self.definition.offers(tool.name))
         if tools != self.tools:
             self.tools, self.version = tools, self.version + 1
-        self.skipped, self.server = session.skipped, session.server
+        self.skipped, self.server, self.prompts = session.skipped, session.server, session.prompts
         self._notify()
 
     def _fail(self, state: State, problem: str) -> None:

@@ -54,11 +54,23 @@ class ToolDefinition(Struct, frozen=True):
         return hashlib.sha256(text).hexdigest()[:16]
 
 
+class PromptDefinition(Struct, frozen=True):
+    """A prompt that a server offers, and the names of its arguments."""
+
+    name: str
+    description: str = ""
+    arguments: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+
+
 class ServerSession(Protocol):
     """One connection to a server that has answered."""
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]: ...
+
+    @property
+    def prompts(self) -> tuple[PromptDefinition, ...]: ...
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -79,8 +91,16 @@ class ServerSession(Protocol):
         """Call a tool. ToolError where the server refuses; ConnectionLost where its answer cannot come any more."""
         ...
 
+    async def read_resource(self, uri: str, seconds: float) -> str:
+        """A resource as text; ToolError where the server refuses."""
+        ...
+
+    async def get_prompt(self, name: str, arguments: dict[str, str], seconds: float) -> str:
+        """The messages of a prompt as text; ToolError where the server refuses."""
+        ...
+
     async def refresh(self) -> None:
-        """List the tools again."""
+        """List the tools and prompts again."""
         ...
 
     async def wait_changed(self) -> None:

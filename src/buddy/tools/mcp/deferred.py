@@ -49,6 +49,14 @@ class DeferredMcp:
             return NOTHING
         return await self._load().tools(scope)
 
+    async def expand(self, text: str, root: str, *, is_local: bool) -> str | None:
+        """A message with the prompt or the resources of servers that it names; None if it names none."""
+        if not (text.startswith("/mcp__") or "@" in text) or not self._is_used(root):
+            return None
+        from buddy.tools.mcp.mentions import has_mention
+
+        return await self._load().expand(text, root, is_local=is_local) if has_mention(text) else None
+
     async def close(self) -> None:
         if self._source is not None:
             await self._source.servers.close()

@@ -11,7 +11,7 @@ import msgspec
 from mcp import Client
 from mcp_types import Tool
 
-from buddy.tools.mcp.contract import ToolDefinition
+from buddy.tools.mcp.contract import PromptDefinition, ToolDefinition
 
 MAX_TOOLS = 512
 MAX_PAGES = 64
@@ -36,6 +36,23 @@ async def list_tools(client: Client) -> tuple[tuple[ToolDefinition, ...], tuple[
             description = (tool.description or tool.title or "")[:MAX_DESCRIPTION]
             found[tool.name] = ToolDefinition(tool.name, description, tool.input_schema)
     return tuple(found.values()), tuple(skipped)
+
+
+async def list_prompts(client: Client) -> tuple[PromptDefinition, ...]:
+    """The prompts on the first pages; of each, what a person needs to send it."""
+    found: list[PromptDefinition] = []
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page = await client.list_prompts(cursor=cursor)
+        for prompt in page.prompts:
+            arguments = prompt.arguments or []
+            names, required = (one.name for one in arguments), (one.name for one in arguments if one.required)
+            about = (prompt.description or "")[:MAX_NAME]
+            found.append(PromptDefinition(prompt.name[:MAX_NAME], about, tuple(names), tuple(required)))
+        cursor = page.next_cursor
+        if cursor is None or len(found) >= MAX_TOOLS:
+            break
+    return tuple(found[:MAX_TOOLS])
 
 
 async def _listed(client: Client) -> AsyncIterator[Tool]:

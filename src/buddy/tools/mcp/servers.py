@@ -51,6 +51,10 @@ class Servers:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
         return found
 
+    def get(self, definition: ServerDefinition) -> ServerConnection:
+        """A server that a session is about to use, started if it is not running."""
+        return self._connection(definition)
+
     async def close(self) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from buddy.tools.mcp.connection import ServerConnection
 from buddy.tools.mcp.definitions import PROJECT_FILE, Definitions, merge, read_project_file
+from buddy.tools.mcp.mentions import expand
 from buddy.tools.mcp.naming import name_tools
 from buddy.tools.mcp.notices import Notices
 from buddy.tools.mcp.search import SearchTools
@@ -95,6 +96,13 @@ class McpSource:
             return Registry(tools)
         tools = [McpTool(names[pair], *found[pair], is_deferred=names[pair] not in prompted.loaded) for pair in found]
         return Registry((*tools, SearchTools(tools, self.load)))
+
+    async def expand(self, text: str, root: str, *, is_local: bool) -> str | None:
+        """A message with the prompt or the resources that it names; None if it names none."""
+        definitions = self.define(root, is_local=is_local)
+        connections = [self.servers.get(definition) for definition in definitions.servers]
+        await self._wait_started(connections)
+        return await expand(text, connections)
 
     def forget(self, session_ids: Sequence[str]) -> None:
         for session_id in session_ids:
