@@ -256,7 +256,8 @@ def test_a_file_outside_the_workspace_is_asked_for_by_its_path(home: Home) -> No
         terminal.enter("go")
         screen = terminal.wait_for(CHOICES)
         assert "┌ read a file outside the workspace" in screen
-        assert f"│ {secret}\n" in screen  # not as a command
+        assert f"│   {secret}\n" in screen
+        assert f"$ {secret}" not in screen  # it is no command
         assert "why: this is outside the workspace" in screen
         terminal.keys("4")
         terminal.wait_for("✓ done")
