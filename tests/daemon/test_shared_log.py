@@ -33,6 +33,7 @@ def test_a_command_without_a_daemon_uses_the_shared_log(tmp_path: Path, url: str
     here, there = Daemon(tmp_path / "here"), Daemon(tmp_path / "there")
     said = here.run("exec", "count", "--log", url)
     assert (said.code, said.out) == (0, "one two three\n")
+    assert "No such file" not in said.err, "the state directory is there for the rest"
     assert "count" in there.run("session", "list", "--all", BUDDY_LOG=url).out
     assert "count" not in here.run("session", "list", "--all").out
     assert "count" not in there.run("session", "list", "--all").out

@@ -12,6 +12,7 @@ from buddy.daemon.configuration import Find
 from buddy.daemon.runtime import Runtime, RuntimeOverrides, unix_ms
 from buddy.errors import UserError
 from buddy.log.contract import Log
+from buddy.log.statedir import make_private_dir
 
 if TYPE_CHECKING:
     from buddy.log.postgres.postgres import PostgresLog
@@ -43,6 +44,7 @@ async def open_runtime(
     url = log_url_of(config, env, log_url)
     if url is None:
         return Runtime(config, places, env, RuntimeOverrides(clock=clock), find_config=find_config)
+    make_private_dir(places.state_dir)  # for what is not in the log
     shared = await open_shared_log(url, unix_ms)  # leases are judged by it
     try:
         runtime = Runtime(config, places, env, RuntimeOverrides(clock=clock, shared=shared), find_config=find_config)
