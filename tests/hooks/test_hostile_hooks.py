@@ -28,7 +28,8 @@ def is_running(pid: str) -> bool:
 
 
 async def wait_for_file(path: Path) -> None:
-    await asyncio.to_thread(wait_until, path.exists, f"{path} exists")
+    """Until something is written to it: a shell makes the file first."""
+    await asyncio.to_thread(wait_until, lambda: path.exists() and path.read_text().endswith("\n"), f"{path} is written")
 
 
 async def test_a_slow_hook_is_ended_with_everything_it_started(tmp_path: Path) -> None:
