@@ -9,8 +9,10 @@ from buddy.daemon.handlers.all import make_handlers
 from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol.codes import Role
+from buddy.protocol.command_requests import ListCommands
 from buddy.protocol.grant_requests import RevokeGrant
 from buddy.protocol.node_requests import DrainNode
+from buddy.protocol.question_requests import AnswerQuestion
 from buddy.protocol.request_table import CAPABILITIES, REQUESTS, Access, RequestRow
 from buddy.protocol.shapes import Repo, Shape
 from tests.daemon.test_connection import code_of, minted, stranger
@@ -47,6 +49,8 @@ def example(kind: str, session_id: str) -> Shape:
         "update_project": ask.UpdateProject("proj_1"),
         "delete_project": ask.DeleteProject("proj_1"),
         "drain_node": DrainNode("a"),
+        "list_commands": ListCommands("/"),
+        "answer_question": AnswerQuestion("ques_1", "decline"),
     }
     return found[kind] if kind in found else REQUESTS[kind].payload()
 

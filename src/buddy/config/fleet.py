@@ -52,7 +52,7 @@ class ClusterSettings(Table, frozen=True):
     a local target belong to their node: after `lost_node_seconds` without it their run fails, or with
     `lost_node = "wait"` waits for it."""
 
-    placement: Literal["postgres", "temporal"] = "postgres"
+    placement: Literal["postgres"] = "postgres"
     lease_seconds: Seconds = 3.0
     lost_node: Literal["fail", "wait"] = "fail"
     lost_node_seconds: Seconds = 30.0
