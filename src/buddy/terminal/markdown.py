@@ -11,6 +11,9 @@ from buddy.terminal.escape import escape
 from buddy.terminal.style import Style
 
 CHUNK = 40
+LONGEST_LINE = 16 * 1024
+LONGEST_BLOCK = 64 * 1024
+"""Characters: what has no end is shown in parts."""
 MAX_WIDTH = 100
 
 _FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$")
@@ -42,6 +45,7 @@ class Markdown:
         self._columns = columns
         self._line = ""
         self._lines: list[str] = []
+        self._size = 0
         self._fence: Fence | None = None
 
     @property
@@ -52,6 +56,9 @@ class Markdown:
 
     def feed(self, text: str) -> list[str]:
         *complete, self._line = (self._line + text).split("\n")
+        if len(self._line) > LONGEST_LINE:
+            complete.append(self._line)
+            self._line = ""
         return [block for line in complete for block in self._parse(escape(line))]
 
     def finish(self) -> list[str]:
@@ -63,7 +70,7 @@ class Markdown:
         return [*blocks, *self._paragraph()]
 
     def reset(self) -> None:
-        self._line, self._lines, self._fence = "", [], None
+        self._line, self._lines, self._size, self._fence = "", [], 0, None
 
     def _parse(self, line: str) -> Iterator[str]:
         if self._fence is not None:
@@ -76,6 +83,9 @@ class Markdown:
             yield self._style.bold(self._style.cyan(f"{found[1]} {found[2]}"))
         elif line.strip():
             self._lines.append(line)
+            self._size += len(line) + 1
+            if self._size > LONGEST_BLOCK:
+                yield from self._paragraph()
         else:
             yield from self._paragraph()
 
@@ -98,7 +108,7 @@ class Markdown:
     def _paragraph(self) -> list[str]:
         if not self._lines:
             return []
-        text, self._lines = "\n".join(self._lines), []
+        text, self._lines, self._size = "\n".join(self._lines), [], 0
         return [render_markdown(text, self._style, min(MAX_WIDTH, self._columns()))]
 
 
