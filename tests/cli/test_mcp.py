@@ -110,3 +110,18 @@ def test_a_question_is_answered_at_the_terminal_of_exec(home: Home) -> None:
         terminal.wait_for("size must be of type integer")
         terminal.type("colour=red\n")
         terminal.wait_for("ordered")
+
+
+def test_a_rule_allows_a_tool_by_its_name_and_nothing_else(home: Home) -> None:
+    ledger = home.directory / "ledger"
+    home.script(
+        {"calls": [{"name": "mcp__one__echo", "args": {"text": "by rule"}}]},
+        {"calls": [{"name": "mcp__one__add", "args": {"a": 1, "b": 2}}]},
+        {"text": "done"},
+    )
+    add(home, MCP_LEDGER=str(ledger))
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    rule = '\n[[permissions.rules]]\ndecision = "allow"\ntool = "mcp__one__echo"\n'
+    config.write_text(config.read_text() + rule)
+    done = home.run("exec", "go", "--approve", "none")
+    assert done.code == 3 and lines(ledger) == ["echo by rule"]
