@@ -115,7 +115,7 @@ class Runtime:
         self.definitions = AgentDefinitions(str(places.config_dir), env.get("HOME", ""), trust.is_trusted)
         delegating = (self.children, self.definitions.find)
         self._tool_deps = ToolDeps(overrides.clock, self.log.read_blob, self._has_secret, *delegating)
-        self.mcp = _make_mcp(self, env, places.config_dir)
+        self.mcp = _make_mcp(self, env, places)
         self._more_tools = (*overrides.tools, self.mcp)
         self.texts = PreparedTexts(places.config_dir, self.rulebook.trust)
         self._use_tools(config.tools)
@@ -376,7 +376,7 @@ def _expander(runtime: Runtime) -> Expand:
     return expand
 
 
-def _make_mcp(runtime: Runtime, env: Mapping[str, str], tokens: Path) -> DeferredMcp:
+def _make_mcp(runtime: Runtime, env: Mapping[str, str], places: Places) -> DeferredMcp:
     def is_open(session_id: str) -> bool:
         return runtime.sessions.live(session_id) is not None
 
@@ -385,8 +385,8 @@ def _make_mcp(runtime: Runtime, env: Mapping[str, str], tokens: Path) -> Deferre
             runtime.scrubber.register(secret)
 
     configuration, trust = runtime.configuration, runtime.rulebook.trust
-    about = (lambda: configuration.current, env, this_owner(), trust.is_trusted, is_open, hide, tokens)
-    return DeferredMcp(McpHost(*about))
+    about = (lambda: configuration.current, env, this_owner(), trust.is_trusted, is_open, hide)
+    return DeferredMcp(McpHost(*about, places.config_dir, places.state_dir))
 
 
 def _open_log(places: Places, clock: Callable[[], int]) -> Log:

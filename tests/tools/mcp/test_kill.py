@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,23 @@ async def test_a_question_that_was_open_when_the_daemon_was_killed_is_closed(tmp
         assert (answered["by"], answered["action"]) == ("daemon", "cancel")
         (result,) = [event["payload"] for event in events if event["type"] == "tool_result"]
         assert result["structuredError"]["type"] == "UNKNOWN_OUTCOME" and lines(ledger) == []
+
+
+async def test_a_server_that_outlives_a_killed_daemon_is_ended_by_the_next_one(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    daemon = Daemon(tmp_path, script=[section("^go", {"text": "hello"})])
+    stubborn = f"echo start $$ >> {ledger}; exec {sys.executable} -c 'import time; time.sleep(600)'"
+    table = f'[mcp.servers.one]\ncommand = "sh"\nargs = {json.dumps(["-c", stubborn])}\n'
+    daemon.config.write_text(daemon.config.read_text() + table)
+    with daemon:
+        async with connected_client(daemon) as client:
+            await start(client, daemon)
+            await asyncio.to_thread(wait_until, ledger.exists, "the server to start")
+        (pid,) = pids(ledger)
+        daemon.kill()
+        assert is_running(pid)  # it does not notice that nobody reads it
+        daemon.start()
+        async with connected_client(daemon) as client:
+            await start(client, daemon)
+            await asyncio.to_thread(wait_until, lambda: not is_running(pid), "the first server to end")
+    assert not any(map(is_running, pids(ledger)))

@@ -30,6 +30,7 @@ class McpHost(Struct, frozen=True):
     hide: Callable[[str], None]
     tokens: Path | None = None
     """The folder of logins."""
+    state_dir: Path | None = None
 
 
 class DeferredMcp:
@@ -66,11 +67,15 @@ class DeferredMcp:
 
     def _load(self) -> "McpSource":
         if self._source is None:
+            from buddy.tools.mcp.leftovers import Marks
             from buddy.tools.mcp.servers import Servers
             from buddy.tools.mcp.source import McpSource
 
             host = self._host
-            servers = Servers(host.is_open, host.owner, host.tokens)
+            marks = Marks(host.state_dir / "mcp", host.owner) if host.state_dir else None
+            if marks is not None:
+                marks.end_leftovers()
+            servers = Servers(host.is_open, host.owner, host.tokens, marks)
             self._source = McpSource(servers, self._own, host.is_trusted, host.env, host.hide, self._limit)
         return self._source
 

@@ -18,6 +18,7 @@ from types import ModuleType
 from buddy.tools.mcp.connection import Open, ServerConnection
 from buddy.tools.mcp.contract import ServerFailed, ServerSession, ServerStderr
 from buddy.tools.mcp.definitions import ServerDefinition
+from buddy.tools.mcp.leftovers import Marks
 
 SWEEP_SECONDS = 30.0
 GRACE_SECONDS = 60.0
@@ -27,8 +28,15 @@ MISSING = "MCP servers require a package that is not installed: pip install 'bud
 class Servers:
     """`is_open` says whether a session is open in this process; `owner` names the process."""
 
-    def __init__(self, is_open: Callable[[str], bool], owner: str, tokens: Path | None = None) -> None:
-        """`tokens` is the folder of logins."""
+    def __init__(
+        self,
+        is_open: Callable[[str], bool],
+        owner: str,
+        tokens: Path | None = None,
+        marks: Marks | None = None,
+    ) -> None:
+        """`tokens` is the folder of logins; `marks` has servers found after a crash."""
+        self._marks = marks
         self._is_open = is_open
         self._tokens = tokens
         self._owner = owner
@@ -37,6 +45,7 @@ class Servers:
         self._closing: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._started = 0
+        self._nonces: dict[ServerConnection, str] = {}
 
     @property
     def running(self) -> list[ServerConnection]:
@@ -59,7 +68,7 @@ class Servers:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
-        await asyncio.gather(*self._closing, *(connection.close() for connection in self._connections.values()))
+        await asyncio.gather(*self._closing, *map(self._end, self._connections.values()))
         self._connections.clear()
 
     def forget_closed(self) -> list[str]:
@@ -78,15 +87,24 @@ class Servers:
             nonce = nonce_of(self._owner, self._started)
             found = ServerConnection(definition, partial(_load, nonce, self._tokens))
             self._connections[definition] = found
+            if self._marks is not None and definition.command:
+                self._marks.add(nonce)
+                self._nonces[found] = nonce
             found.start()
         return found
 
     def _stop_unused(self) -> None:
         used = {definition for _, definitions in self._used.values() for definition in definitions}
         for definition in [one for one in self._connections if one not in used]:
-            task = asyncio.get_running_loop().create_task(self._connections.pop(definition).close())
+            task = asyncio.get_running_loop().create_task(self._end(self._connections.pop(definition)))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
+
+    async def _end(self, connection: ServerConnection) -> None:
+        await connection.close()
+        nonce = self._nonces.pop(connection, None)
+        if self._marks is not None and nonce is not None:
+            self._marks.remove(nonce)
 
     async def _sweep(self) -> None:
         while True:
