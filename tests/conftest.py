@@ -4,15 +4,22 @@ import asyncio
 import functools
 import inspect
 import os
+import shutil
 import signal
+import tempfile
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.harness.installed import need
 from tests.harness.postgres import Postgres
+
+# Nothing of the user's own home has an effect: a slow ~/.bashrc would hold up every pane that a test opens.
+os.environ.setdefault("BUDDY_AGENTS_DIR", str(Path.home() / ".cache" / "buddy-agents"))
+os.environ["HOME"] = HOME = tempfile.mkdtemp(prefix="buddy-home-")
 
 # Properties try different values each time on a developer's machine, and the same ones in CI.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
@@ -38,6 +45,10 @@ def postgres() -> Iterator[Postgres]:
 
 def _interrupt(number: int, _: object) -> None:
     raise KeyboardInterrupt(number)
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(HOME, ignore_errors=True)
 
 
 # A coroutine that waits for what never comes fails with its own traceback; whatever else hangs is ended by the
