@@ -145,7 +145,8 @@ print()
 async def test_its_own_sockets_work_wherever_they_are(confined: Confined, root: Path, nonce: str) -> None:
     (root / "own.py").write_text(OWN)
     assert await run(confined, f"{sys.executable} own.py", root, nonce) == (0, "True True True True True \n")
-    nested = f"(setsid {sys.executable} own.py >out 2>&1 &); while [ ! -s out ]; do sleep 0.05; done; cat out"
+    whole = f"{sys.executable} own.py >part 2>&1; mv part out"
+    nested = f"(setsid sh -c '{whole}' &); while [ ! -e out ]; do sleep 0.05; done; cat out"
     for name in ("s1", "moved"):
         (root / name).unlink()
     assert await run(confined, nested, root, nonce) == (0, "True True True True True \n")
