@@ -10,8 +10,16 @@ from tests.harness.daemon import Daemon
 from tests.harness.scripts import Reply, section, shell
 from tests.harness.wire_client import ErrorResponse, WireClient
 
-RULES = '\n[[permissions.rules]]\ndecision = "deny"\ntool = "write_file"\npath = "locked/**"\n'
-RULES += '[[permissions.rules]]\ndecision = "deny"\ntool = "read_file"\npath = "closed/**"\n'
+RULES = """
+[[permissions.rules]]
+decision = "deny"
+tool = "write_file"
+path = "locked/**"
+[[permissions.rules]]
+decision = "deny"
+tool = "read_file"
+path = "closed/**"
+"""
 READ = {"calls": [{"name": "read_file", "args": {"path": "a.txt"}}]}
 WRITE = {"calls": [{"name": "write_file", "args": {"path": "in/here/b.txt", "content": "one\ntwo\n"}}]}
 SCRIPT: list[Reply] = [
