@@ -18,8 +18,10 @@ from tests.harness.installed import need
 from tests.harness.postgres import Postgres
 
 # Nothing of the user's own home has an effect: a slow ~/.bashrc would hold up every pane that a test opens.
-os.environ.setdefault("BUDDY_AGENTS_DIR", str(Path.home() / ".cache" / "buddy-agents"))
-os.environ["HOME"] = HOME = tempfile.mkdtemp(prefix="buddy-home-")
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if not IS_WORKER:
+    os.environ.setdefault("BUDDY_AGENTS_DIR", str(Path.home() / ".cache" / "buddy-agents"))
+    os.environ["HOME"] = tempfile.mkdtemp(prefix="buddy-home-")
 
 # Properties try different values each time on a developer's machine, and the same ones in CI.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
@@ -48,7 +50,8 @@ def _interrupt(number: int, _: object) -> None:
 
 
 def pytest_unconfigure() -> None:
-    shutil.rmtree(HOME, ignore_errors=True)
+    if not IS_WORKER:
+        shutil.rmtree(os.environ["HOME"], ignore_errors=True)
 
 
 # A coroutine that waits for what never comes fails with its own traceback; whatever else hangs is ended by the
