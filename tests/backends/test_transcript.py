@@ -176,11 +176,14 @@ class Story:
         if found is None:
             return
         before = list(self.transcript.items)
+        # A message that stands before its summary's end is there only while it is the last one.
+        first = self.transcript.first_seq
+        lasting = [item for seq, item in self.transcript.entries() if seq == 0 or seq >= first]
         self.add(compacted(found.summary, found.through_seq))
         after = self.transcript.items
         assert self.tally.items(after) < self.tally.items(before)
         assert self.tally.items(after) == found.after_tokens
-        self.whole.append([item for item in before if item not in after])
+        self.whole.append([item for item in lasting if item not in after])
 
     async def shortened(self, size: int) -> Compaction | None:
         """Manual or for lack of room; with a model that writes a summary, one that is too long, or nothing."""
