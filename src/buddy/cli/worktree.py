@@ -1,7 +1,7 @@
 """`--worktree` and `buddy worktree`: a session in a git worktree of its own, listed, merged back or removed.
 
 Invariants: only worktrees that Buddy made (branches `buddy/…`) are listed and changed; what would lose work is refused
-unless it is forced; a merge that conflicts changes nothing.
+unless it is forced; a merge that conflicts changes nothing, and one that the user began is left alone.
 """
 
 import json
@@ -79,6 +79,10 @@ def _list(top: str, *, as_json: bool) -> int:
 
 def _merge(top: str, found: Worktree) -> int:
     """Commit what the session left, and merge the branch into the one that is checked out."""
+    if _is_merging(top):
+        raise UserError(
+            f"a merge is under way in {top}", hint="finish it with git commit, or leave it with git merge --abort"
+        )
     if found.changed():
         run_git(found.path, "add", "--all")
         run_git(found.path, "commit", "--quiet", "--message", f"Changes of Buddy's worktree {found.name}")
@@ -88,14 +92,20 @@ def _merge(top: str, found: Worktree) -> int:
     try:
         run_git(top, "merge", "--quiet", "--no-edit", found.branch)
     except UserError as error:
-        conflicts = run_git(top, "diff", "--name-only", "--diff-filter=U").split()
-        if conflicts:
+        conflicts = run_git(top, "diff", "--name-only", "--diff-filter=U").splitlines()
+        if conflicts and _is_merging(top):
             run_git(top, "merge", "--abort")
         print(f"not merged: {escape(', '.join(conflicts) or str(error))}", file=sys.stderr)
         print(f"hint: merge {found.branch} yourself: git merge {found.branch}", file=sys.stderr)
         return 1
     print(f"merged {found.branch}; buddy worktree remove {found.name} deletes the worktree", file=sys.stderr)
     return 0
+
+
+def _is_merging(top: str) -> bool:
+    """Whether a merge, or anything else that left unmerged files, is not finished."""
+    head = run_git(top, "rev-parse", "--git-path", "MERGE_HEAD").strip()
+    return os.path.lexists(os.path.join(top, head)) or bool(run_git(top, "ls-files", "--unmerged"))  # noqa: PTH118 - plain text
 
 
 def _remove(top: str, found: Worktree, *, force: bool) -> int:
@@ -105,7 +115,12 @@ def _remove(top: str, found: Worktree, *, force: bool) -> int:
             f"{found.name} has {left[0]} changed files and {left[1]} commits that are not merged",
             hint=f"buddy worktree merge {found.name}, or remove it with --discard",
         )
-    run_git(top, "worktree", "remove", "--force", found.path)
+    try:
+        run_git(top, "worktree", "remove", *(("--force",) if force else ()), found.path)
+    except UserError as error:
+        if force:
+            raise
+        raise UserError(str(error), hint=f"buddy worktree remove {found.name} --discard removes it anyway") from error
     run_git(top, "branch", "--quiet", "-D", found.branch)
     print(f"removed {found.name}", file=sys.stderr)
     return 0
