@@ -302,6 +302,8 @@ async def test_a_closed_log_waits_for_nothing(clock: ManualClock) -> None:
         ("postgresql://me:ge%40heim@a:1,b:2/buddy?x=1", "postgresql://me:***@a:1,b:2/buddy?x=1"),
         ("postgres://db/buddy?user=me&password=geheim&a=b", "postgres://db/buddy?user=me&password=***&a=b"),
         ("postgresql://me:ge@heim@db/buddy", "postgresql://me:***@db/buddy"),
+        ("postgresql://me:ge@he/im@db/buddy", "postgresql://me:***@db/buddy"),
+        ("postgresql://db:5432/buddy?password=ge@heim", "postgresql://db:5432/buddy?password=***"),
         ("postgresql:///buddy?host=/run/postgresql", "postgresql:///buddy?host=/run/postgresql"),
     ],
 )
@@ -311,7 +313,18 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "buddy.db", "mysql://u:geheim@h/d", "postgresql://", "postgresql:/x", "postgresql://u:ge#heim@h/d"]
+    "url",
+    [
+        "",
+        "buddy.db",
+        "mysql://u:geheim@h/d",
+        "postgresql://",
+        "postgresql:/x",
+        "postgresql://u:ge#heim@h/d",
+        "postgresql://u:ge/heim@h/d",
+        "postgresql://u:ge?heim@h/d",
+        "postgresql://u:1/ge?heim=1@h/d",
+    ],
 )
 def test_a_url_that_is_none_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(UserError) as refused:

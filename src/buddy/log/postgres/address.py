@@ -7,11 +7,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
-from buddy.config.log_url import shown_url
+from buddy.config.log_url import shown_url, user_password
 from buddy.errors import UserError
 
 SCHEMES = ("postgresql", "postgres")
 EXAMPLE = "postgresql://USER@HOST:5432/DATABASE"
+ESCAPE = "write special characters of a password as %23, %2F, %3F, %40 and so on"
 
 
 class Address(Struct, frozen=True):
@@ -35,11 +36,14 @@ def parse_address(url: str) -> Address:
     try:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-    except ValueError as error:
-        raise UserError(f"{shown!r} is not a valid URL", hint=f"use {EXAMPLE}") from error
+    except ValueError:
+        raise UserError(f"{shown!r} is not a valid URL", hint=f"use {EXAMPLE}; {ESCAPE}") from None  # it quotes the URL
     if parts.fragment:
-        hint = "write special characters of a password as %23, %2F, %40 and so on"
-        raise UserError(f"{shown!r} has a '#'", hint=hint)
+        raise UserError(f"{shown!r} has a '#'", hint=ESCAPE)
+    written = user_password(url)
+    if written and "@" not in parts.netloc:
+        raise UserError(f"{shown!r} has a '/' or '?' before its '@'", hint=ESCAPE)
     userinfo = parts.netloc.rpartition("@")[0]
-    found = (unquote(userinfo.partition(":")[2]), query.get("password", ""), query.get("sslpassword", ""))
-    return Address(url, shown, tuple(one for one in found if one), "target_session_attrs" in query)
+    password = userinfo.partition(":")[2]
+    found = (unquote(password), unquote(written), query.get("password", ""), query.get("sslpassword", ""))
+    return Address(url, shown, tuple(dict.fromkeys(filter(None, found))), "target_session_attrs" in query)
