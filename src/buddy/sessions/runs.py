@@ -121,7 +121,10 @@ class Runs:
             check_text(message.text)
             is_as_is = message.options is not None and message.options.as_is
             said = await scrub_message(session.services.scrubber, message.text, as_is=is_as_is)
-        expanded = await _expand(session, said.text, message.client_message_id)
+        expanded = Expanded()
+        if message.client_message_id not in session.fold.runs:
+            self.check_idle("start a run")
+            expanded = await _expand(session, said.text, message.client_message_id, by)
         known = session.fold.runs.get(message.client_message_id)
         if known is not None:
             await session.commit()
@@ -227,7 +230,7 @@ class Runs:
             if message.client_message_id in session.fold.runs:
                 await session.commit(Rows(taken=(queued.item_id,)))  # it was sent meanwhile
                 continue
-            expanded = await _expand(session, message.text, message.client_message_id)
+            expanded = await _expand(session, message.text, message.client_message_id, queued.by)
             if session.fold.run is not None or message.client_message_id in session.fold.runs:
                 continue
             self._accept(message, queued.by, message.redacted, expanded)
@@ -350,9 +353,10 @@ def _said(message: SendUserMessage, by: str, redacted: int) -> UserMessage:
     )
 
 
-async def _expand(session: RunOwner, text: str, message_id: str) -> Expanded:
-    """What a slash command stands for, and the calls whose output belongs to it."""
-    if session.services.expand is None or not (text.startswith("/") or "@" in text):
+async def _expand(session: RunOwner, text: str, message_id: str, by: str) -> Expanded:
+    """What a slash command stands for, and the calls whose output belongs to it; only if a person wrote it."""
+    is_written = by != RuntimeActor.PARENT and (text.startswith("/") or "@" in text)
+    if session.services.expand is None or not is_written:
         return Expanded()
     is_native = session.backend.name == "native"
     try:

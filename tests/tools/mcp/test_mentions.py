@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from buddy.errors import ProtocolError
-from buddy.protocol.events import RunComplete, UserMessage
-from tests.harness.models import StepModel, answer
+from buddy.protocol.events import ApprovalRequired, RunComplete, UserMessage
+from buddy.protocol.requests import SendUserMessage
+from tests.harness.models import StepModel, answer, asks_for, call, shell
 from tests.harness.processes import PATIENCE
 from tests.harness.runtime import checked_host
 from tests.replay.recordings import assert_same, recorded
@@ -44,3 +45,39 @@ async def test_prompts_and_resources_are_filled_in(tmp_path: Path) -> None:
         with pytest.raises(ProtocolError, match="memo://gone"):
             await client.send("@one:memo://gone")
         await assert_same(await recorded(host.runtime.log, client.session_id))
+
+
+async def test_a_task_that_a_model_wrote_reads_nothing(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    task = "look at @one:memo://notes"
+    model = StepModel(asks_for(call("delegate", {"task": task})), answer("looked"), answer("done"))
+    async with (
+        asyncio.timeout(PATIENCE),
+        checked_host(tmp_path, model, mcp=settings(one=plain_server(ledger))) as host,
+        host.client() as client,
+    ):
+        await client.start(approval_policy="all")
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        assert model.user_messages(1) == [task]
+        assert lines(ledger) == []
+
+
+async def test_a_message_that_is_repeated_or_refused_reads_nothing(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    model = StepModel(answer("read"), asks_for(shell("true")), answer("done"))
+    async with (
+        asyncio.timeout(PATIENCE),
+        checked_host(tmp_path, model, mcp=settings(one=plain_server(ledger))) as host,
+        host.client() as client,
+    ):
+        await client.start(approval_policy="ask")
+        message = SendUserMessage(client.session_id, "msg_1", "@one:memo://notes")
+        run_id = await client.api.send(message)
+        await client.wait_for(RunComplete)
+        assert await client.api.send(message) == run_id
+        await client.send("go")
+        await client.wait_for(ApprovalRequired)
+        with pytest.raises(ProtocolError, match="while a run is active"):
+            await client.send("@one:memo://notes")
+        assert lines(ledger) == ["read notes"]
