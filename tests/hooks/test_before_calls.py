@@ -128,6 +128,18 @@ async def test_the_strictest_of_several_wins(tmp_path: Path) -> None:
         await session.assert_replayed()
 
 
+async def test_input_that_a_hook_changed_is_not_allowed_by_another(tmp_path: Path) -> None:
+    changing = hook(deciding("allow", updatedInput={"command": "touch changed"}))
+    user_hooks(tmp_path, PreToolUse=[changing, hook(deciding("allow"))])
+    async with hooked_session(tmp_path, asks_for(shell("touch made")), answer(), policy="ask") as session:
+        await session.client.send("go")
+        asked = await session.decide("deny")
+        assert asked.details["command"] == "touch changed"
+        await session.client.wait_for(ToolResult)
+        assert not (tmp_path / "changed").exists()
+        assert session.verdicts() == ["changed", "allow"]
+
+
 @pytest.mark.parametrize(
     ("matcher", "matches"),
     [

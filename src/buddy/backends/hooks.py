@@ -15,7 +15,7 @@ from buddy.protocol.intents import Intent
 FAIL_CLOSED: tuple[HookEvent, ...] = ("PreToolUse", "PermissionRequest")
 """The events whose hooks guard something: without a verdict, the call needs a person."""
 BLOCKED = "[A hook blocked this message; its text is not shown.]"
-_STRICTNESS: tuple[HookVerdict, ...] = ("none", "changed", "allow", "ask", "failed", "deny")
+_STRICTNESS: tuple[HookVerdict, ...] = ("none", "allow", "changed", "ask", "failed", "deny")
 
 
 class HookCall(Struct, frozen=True):
