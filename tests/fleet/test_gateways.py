@@ -42,8 +42,22 @@ async def test_every_node_serves_every_session(tmp_path: Path, postgres: Postgre
         assert await read_log(there, session_id) == await read_log(here, session_id)
         assert await fleet.violations(session_id) == []
         assert fleet.sql("SELECT count(*) FROM requests") == "0"
+
+
+async def test_a_token_is_not_in_what_nodes_send_each_other(tmp_path: Path, postgres: Postgres) -> None:
+    async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
+        here, there = await fleet.client("a"), await fleet.client("b")
+        session_id = await fleet.start(here)
+        keep = "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
+        fleet.sql(keep)
+        fleet.sql("CREATE TRIGGER kept BEFORE DELETE ON requests FOR EACH ROW EXECUTE FUNCTION keep()")
         token = (await there.ask("mint_token", {"role": "observer"}, session_id))["attachToken"]
-        assert token not in fleet.sql("SELECT * FROM requests")
+        assert len((await there.ask("list_tokens", {}, session_id))["tokens"]) == 2
+        assert await there.ask("revoke_token", {"attachToken": token}, session_id) == {"revoked": True}
+        assert (await there.ask("get_snapshot", {}, session_id))["state"] == "idle"
+        sent = fleet.sql("SELECT convert_from(body, 'UTF8') || convert_from(reply, 'UTF8') FROM requests")
+        assert "get_snapshot" in sent
+        assert "att_" not in sent
 
 
 async def test_nodes_are_listed_and_a_name_is_taken_once(tmp_path: Path, postgres: Postgres) -> None:
@@ -64,7 +78,7 @@ async def test_nodes_are_listed_and_a_name_is_taken_once(tmp_path: Path, postgre
 
 async def test_a_gateway_has_its_sessions_run_by_workers(tmp_path: Path, postgres: Postgres) -> None:
     fleet = FleetOf(tmp_path, postgres, "worker")
-    fleet.add("front", worker=False)
+    fleet.add("front", worker=False).flags = ["--listen", "127.0.0.1:0"]
     async with fleet:
         client = await fleet.client("front")
         session_id = await fleet.start(client)
@@ -73,6 +87,13 @@ async def test_a_gateway_has_its_sessions_run_by_workers(tmp_path: Path, postgre
         assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
         assert fleet.owner(session_id) == "worker"
         assert await fleet.violations(session_id) == []
+        # What a guest makes ends with the guest's token.
+        token = (await client.ask("mint_token", {"role": "driver"}, session_id))["attachToken"]
+        async with wire_client(fleet.nodes["front"], "websocket", token=token) as guest:
+            await fleet.attach(guest, session_id)
+            copy = await guest.ask("fork_session", {"sessionId": session_id, "seq": 1}, session_id)
+            assert await client.ask("revoke_token", {"attachToken": token}, session_id) == {"revoked": True}
+        assert (await client.ask("list_tokens", {}, copy["sessionId"]))["tokens"] == []
 
 
 async def test_a_token_that_is_revoked_on_one_node_is_useless_on_all(tmp_path: Path, postgres: Postgres) -> None:

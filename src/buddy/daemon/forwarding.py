@@ -102,7 +102,7 @@ class Forwarding:
             error = response.error
             raise ProtocolError(error.code, error.message, retryable=error.retryable, detail=error.detail)
         reply = decode(response.payload, REQUESTS[request.type].reply)
-        return await self._follow_up(peer, request, reply, cursor)
+        return await self._follow_up(peer, request, reply, cursor, token)
 
     async def serve(self, body: bytes) -> bytes:
         """Answer what another node received; Moved if the session is not here either."""
@@ -163,8 +163,10 @@ class Forwarding:
             message = f"{session_id} works on node {pinned[0]}, which is not available"
             raise ProtocolError("SANDBOX_UNAVAILABLE", message, retryable=True)
 
-    async def _follow_up(self, peer: PeerConnection, request: IncomingRequest, reply: Shape, cursor: int) -> Shape:
-        """Do for the peer what only its own node can."""
+    async def _follow_up(
+        self, peer: PeerConnection, request: IncomingRequest, reply: Shape, cursor: int, token: TokenRecord | None
+    ) -> Shape:
+        """Do for the peer what only its own node can; `token` is the one that it sent the request with."""
         payload = payload_of(request)
         if isinstance(payload, SendUserMessage) and not peer.is_attached(payload.session_id):
             peer.attach(payload.session_id, cursor)
@@ -173,7 +175,10 @@ class Forwarding:
         peer.roles.drive(reply.session_id)
         if isinstance(payload, StartSession):
             peer.attach(reply.session_id, 0)
-        return replace(reply, attach_token=await self._runtime.sessions.tokens.mint(reply.session_id, "driver"))
+        minted = await self._runtime.sessions.tokens.mint(reply.session_id, "driver", minted_by=token)
+        if token is not None:
+            await peer.roles.admit(reply.session_id, minted)
+        return replace(reply, attach_token=minted)
 
     def _scrubbed(self, request: IncomingRequest) -> IncomingRequest:
         payload = payload_of(request)

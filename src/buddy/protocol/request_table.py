@@ -92,9 +92,10 @@ REQUESTS: dict[str, RequestRow] = {
     "fork_session": RequestRow(ask.ForkSession, ask.ForkSessionReply, "driver", "session", "fork"),
     "delete_session": RequestRow(ask.DeleteSession, ask.DeleteSessionReply, "driver", "session"),
     "prune_session": RequestRow(ask.PruneSession, ask.PruneSessionReply, "driver", "open_session", "prune"),
-    "mint_token": RequestRow(ask.MintToken, ask.MintTokenReply, "driver", "open_session", "tokens"),
-    "revoke_token": RequestRow(ask.RevokeToken, ask.RevokeTokenReply, "driver", "open_session", "tokens"),
-    "list_tokens": RequestRow(ask.ListTokens, ask.ListTokensReply, "driver", "open_session", "tokens"),
+    # Not opened, so that the node that was asked answers: a token must not be in what nodes send each other.
+    "mint_token": RequestRow(ask.MintToken, ask.MintTokenReply, "driver", "session", "tokens"),
+    "revoke_token": RequestRow(ask.RevokeToken, ask.RevokeTokenReply, "driver", "session", "tokens"),
+    "list_tokens": RequestRow(ask.ListTokens, ask.ListTokensReply, "driver", "session", "tokens"),
     "trust_folder": RequestRow(ask.TrustFolder, ask.TrustFolderReply, "owner"),
     "create_project": RequestRow(ask.CreateProject, ask.CreateProjectReply, "user", capability="projects"),
     "update_project": RequestRow(ask.UpdateProject, ask.UpdateProjectReply, "user", capability="projects"),

@@ -1,13 +1,12 @@
 """Requests about a session's attach tokens."""
 
 from buddy.daemon.connection import PeerConnection
-from buddy.daemon.dispatch import Handlers, on_session
+from buddy.daemon.dispatch import Handlers, on_record
 from buddy.daemon.handlers.host import Host
-from buddy.log.contract import Log, TokenRecord
+from buddy.log.contract import Log, SessionRecord, TokenRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.ids import is_id
 from buddy.protocol.shapes import Shape
-from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 from buddy.sessions.tokens import token_hash
 
@@ -22,30 +21,30 @@ class TokenRequests:
 
     def handlers(self) -> Handlers:
         return {
-            "mint_token": on_session(ask.MintToken, self.mint_token),
-            "revoke_token": on_session(ask.RevokeToken, self.revoke_token),
-            "list_tokens": on_session(ask.ListTokens, self.list_tokens),
+            "mint_token": on_record(ask.MintToken, self.mint_token),
+            "revoke_token": on_record(ask.RevokeToken, self.revoke_token),
+            "list_tokens": on_record(ask.ListTokens, self.list_tokens),
         }
 
-    async def mint_token(self, peer: PeerConnection, request: ask.MintToken, session: Session) -> Shape:
-        seconds, session_id = request.expires_in_seconds, session.session_id
+    async def mint_token(self, peer: PeerConnection, request: ask.MintToken, record: SessionRecord) -> Shape:
+        seconds, session_id = request.expires_in_seconds, record.session_id
         expires = None if seconds is None else self._tokens.now().after(seconds)
         kind = "link" if request.once else "token"
         token = await self._tokens.mint(session_id, request.role, expires, peer.roles.token_of(session_id), kind)
         return ask.MintTokenReply(token)
 
-    async def revoke_token(self, peer: PeerConnection, request: ask.RevokeToken, session: Session) -> Shape:
-        hashed = await self._hash_of(request.attach_token, session.session_id)
+    async def revoke_token(self, peer: PeerConnection, request: ask.RevokeToken, record: SessionRecord) -> Shape:
+        hashed = await self._hash_of(request.attach_token, record.session_id)
         known = await self._log.token(hashed)
-        if known is not None and known.session_id != session.session_id:
-            peer.roles.require_owner(session.session_id, "revoke a token of another session")
+        if known is not None and known.session_id != record.session_id:
+            peer.roles.require_owner(record.session_id, "revoke a token of another session")
         revoked = await self._tokens.revoke(hashed)
         for gone in (hashed, *revoked):
             self._host.disconnect_token(gone)
         return ask.RevokeTokenReply(bool(revoked))
 
-    async def list_tokens(self, _peer: PeerConnection, _request: ask.ListTokens, session: Session) -> Shape:
-        known = await self._log.tokens(session.session_id)
+    async def list_tokens(self, _peer: PeerConnection, _request: ask.ListTokens, record: SessionRecord) -> Shape:
+        known = await self._log.tokens(record.session_id)
         return ask.ListTokensReply(tuple(map(_info_of, known)))
 
     async def _hash_of(self, named: str, session_id: str) -> str:
