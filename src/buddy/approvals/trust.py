@@ -141,7 +141,7 @@ def _describe_servers(folder: str) -> str:
     found = read_project_file(folder, None)
     if not found.servers and found.problems:
         return f"names MCP servers, but cannot be read: {found.problems[0][1]}"
-    shown = ", ".join(f"{server.name} ({server.describe()})" for server in found.servers)
+    shown = ", ".join(f"{server.name} ({server.describe_fully()})" for server in found.servers)
     return f"starts MCP servers: {shown}" if shown else "names no MCP servers"
 
 

@@ -105,7 +105,7 @@ def trust(options: Options) -> int:
             reply = await client.request(TrustFolder(root, not options.revoke), TrustFolderReply)
         print(f"{escape(root)} is {'not ' if options.revoke else ''}trusted ({reply.hash[:16]})", file=sys.stderr)
         for effect in effects_of(root):
-            print(f"  {escape(effect.name)}  {escape(effect.text)}", file=sys.stderr)
+            print(f"  {escape(effect.name)}  {one_line(effect.text, sys.maxsize)}", file=sys.stderr)
         return 0
 
     return asyncio.run(work())

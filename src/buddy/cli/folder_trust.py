@@ -75,7 +75,7 @@ def _ask(root: str, effects: "list[Effect]") -> str:
 
     print(f"{escape(root)} has its own Buddy settings:", file=sys.stderr)
     for effect in effects:
-        print(f"  {escape(effect.name)}  {one_line(effect.text, 300)}", file=sys.stderr)
+        print(f"  {escape(effect.name)}  {one_line(effect.text, sys.maxsize)}", file=sys.stderr)
     stdin = sys.stdin.fileno()
     while True:
         termios.tcflush(stdin, termios.TCIFLUSH)  # keys typed before the question do not answer it

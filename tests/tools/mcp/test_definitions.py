@@ -99,6 +99,22 @@ def test_variables_are_replaced_with_their_default_where_they_are_not_set() -> N
         expand("${B}", env)
 
 
+def test_a_projects_file_cannot_use_secrets_of_the_environment() -> None:
+    env = {
+        "GITHUB_TOKEN": "/starts-like-a-path",
+        "DATABASE_URL": "postgres://me:hunter2@db/x",
+        "COPY": "Bearer h0nest-and-l0ng-value",
+        "MY_API_KEY": "h0nest-and-l0ng-value",
+        "PLAIN": "/data",
+    }
+    for name in ("GITHUB_TOKEN", "DATABASE_URL", "COPY", "MY_API_KEY"):
+        entry = {"url": "https://example.com/?x=${" + name + "}"}
+        found = parse_project_file(json.dumps({"mcpServers": {"s": entry}}).encode(), env, "/w/.mcp.json", "/w")
+        assert found.servers == () and f"the variable {name} may hold a secret" in found.problems[0][1]
+        assert expand("${" + name + "}", env) == env[name]  # the user's own file can
+    assert expand("${PLAIN}-${GITHUB_TOKEN:-none}", env, is_project=True) == "/data-none"
+
+
 def test_names_are_short_allowed_and_never_the_same() -> None:
     tools = [("a", "b"), ("a", "b.c"), ("a", "b c"), ("x" * 40, "y" * 60), ("x" * 40, "y" * 61), ("ü", "ß")]
     names = name_tools(tools)

@@ -53,5 +53,11 @@ def test_the_question_of_trust_names_the_servers_that_would_be_started(tmp_path:
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
     (effect,) = effects_of(str(tmp_path))
     assert effect.text == "starts MCP servers: files (npx -y ${THING:-x}), web (https://example.com/mcp)"
+    secret = {"url": "https://example.com/mcp?to=${WHERE}", "headers": {"X-Sent": "${HOME}"}}
+    program = {"command": "node", "args": ["a b"], "env": {"NODE_OPTIONS": "--require ./x.js"}, "cwd": "/elsewhere"}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"web": secret, "run": program}}))
+    (effect,) = effects_of(str(tmp_path))
+    assert "web (https://example.com/mcp?to=${WHERE}; headers X-Sent=${HOME})" in effect.text
+    assert 'run (node "a b"; env NODE_OPTIONS=--require ./x.js; in /elsewhere)' in effect.text
     (tmp_path / ".mcp.json").write_text("{")
     assert effects_of(str(tmp_path))[0].text.startswith("names MCP servers, but cannot be read")

@@ -1,12 +1,13 @@
 """Which MCP servers a session has: those of the user's own file, and those of a trusted project's `.mcp.json`.
 
 Invariants: equal definitions are the same server, so sessions can share it; the user's own server wins over one of a
-project with the same name; a variable without a value is a mistake that names the variable, never an empty text.
+project with the same name; a variable without a value is a mistake that names the variable, never an empty text; a
+project's file cannot use a variable that holds a secret.
 """
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,9 @@ from buddy.config.mcp import SERVER_NAME, McpServer
 from buddy.config.server_address import password_in, without_credentials
 from buddy.errors import UserError
 from buddy.regular_files import read_regular
-from buddy.scrub.environment import secrets_of
+from buddy.scrub.encodings import MIN_LENGTH
+from buddy.scrub.environment import is_secret_name, secrets_of
+from buddy.scrub.scrubber import Scrubber
 
 PROJECT_FILE = ".mcp.json"
 MAX_BYTES = 256 * 1024
@@ -48,6 +51,17 @@ class ServerDefinition(Struct, frozen=True):
         address = without_credentials(self.url).partition("?")[0]
         return address or " ".join((self.command, *self.args))
 
+    def describe_fully(self) -> str:
+        """All that decides what is started or asked, for whoever is to trust it."""
+        words = [f'"{word}"' if " " in word or not word else word for word in (self.command, *self.args)]
+        parts = [self.url or " ".join(words)]
+        for label, pairs in (("env", self.env), ("headers", self.headers)):
+            if pairs:
+                parts.append(f"{label} {' '.join(f'{name}={value}' for name, value in pairs)}")
+        if self.cwd and self.cwd != os.path.dirname(self.origin):  # noqa: PTH120 - text
+            parts.append(f"in {self.cwd}")
+        return "; ".join(parts)
+
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be shown: variables that are named like secrets, headers, a password in the address."""
         words = (word for _, value in self.headers for word in (value, value.rpartition(" ")[2]))
@@ -68,15 +82,29 @@ class Definitions(Struct, frozen=True):
     problems: tuple[tuple[str, str], ...] = ()
 
 
-def define(servers: Mapping[str, McpServer], env: Mapping[str, str] | None, origin: str, folder: str) -> Definitions:
-    """The definitions of one file; relative paths start from `folder`. Without `env`, variables stay as written."""
+def define(
+    servers: Mapping[str, McpServer],
+    env: Mapping[str, str] | None,
+    origin: str,
+    folder: str,
+    *,
+    is_project: bool = False,
+) -> Definitions:
+    """The definitions of one file; relative paths start from `folder`. Without `env`, variables stay as written.
+
+    A project's file cannot use variables that hold secrets.
+    """
+
+    def fill(text: str) -> str:
+        return text if env is None else expand(text, env, is_project=is_project)
+
     found: list[ServerDefinition] = []
     problems: list[tuple[str, str]] = []
     for name, server in servers.items():
         if not server.enabled:
             continue
         try:
-            found.append(_define(name, server, env, origin, folder))
+            found.append(_define(name, server, fill, origin, folder))
         except UserError as error:
             problems.append((name, str(error)))
     return Definitions(tuple(found), tuple(problems))
@@ -111,7 +139,7 @@ def parse_project_file(content: bytes, env: Mapping[str, str] | None, path: str,
             servers[name] = _from_entry(name, entry)
         except UserError as error:
             problems.append((name[:80], str(error)))
-    found = define(servers, env, path, root)
+    found = define(servers, env, path, root, is_project=True)
     return Definitions(found.servers, (*problems, *found.problems))
 
 
@@ -171,10 +199,7 @@ def _from_entry(name: str, entry: object) -> McpServer:
         raise UserError(str(error)) from error
 
 
-def _define(name: str, server: McpServer, env: Mapping[str, str] | None, origin: str, folder: str) -> ServerDefinition:
-    def fill(text: str) -> str:
-        return text if env is None else expand(text, env)
-
+def _define(name: str, server: McpServer, fill: Callable[[str], str], origin: str, folder: str) -> ServerDefinition:
     cwd = os.path.normpath(os.path.join(folder, str(Path(fill(server.cwd)).expanduser())))  # noqa: PTH118 - joins text
     return ServerDefinition(
         name=name,
@@ -198,16 +223,30 @@ def _command(command: str, cwd: str) -> str:
     return os.path.normpath(os.path.join(cwd, command)) if "/" in command else command  # noqa: PTH118 - joins text
 
 
-def expand(text: str, env: Mapping[str, str]) -> str:
-    """Replace `${NAME}` and `${NAME:-default}`; UserError for a variable that is not set."""
+def expand(text: str, env: Mapping[str, str], *, is_project: bool = False) -> str:
+    """Replace `${NAME}` and `${NAME:-default}`; UserError for a variable that is not set, or not for a project."""
 
     def value_of(found: "re.Match[str]") -> str:
         name, default = found[1], found[2]
-        value = env.get(name)
+        is_hidden = is_project and _holds_secret(name, env)
+        value = None if is_hidden else env.get(name)
         if value or (value is not None and default is None):
             return value
         if default is not None:
             return default
+        if is_hidden:
+            raise UserError(f"the variable {name} may hold a secret, so a project's file may not use it")
         raise UserError(f"the variable {name} is not set")
 
     return _VARIABLE.sub(value_of, text)
+
+
+def _holds_secret(name: str, env: Mapping[str, str]) -> bool:
+    """By its name, or because its value is, or contains, a password, a token or the value of such a variable."""
+    value = env.get(name)
+    if not value:
+        return False
+    if is_secret_name(name) or password_in(value):
+        return True
+    known = any(secret in value for secret in secrets_of(env) if len(secret) >= MIN_LENGTH)
+    return known or Scrubber().text(value) != value
