@@ -136,3 +136,13 @@ async def test_a_node_without_room_gives_a_session_to_another(tmp_path: Path, po
         assert (fleet.owner(first), fleet.owner(second)) == ("a", "b")
         assert (await client.wait_for("run_complete"))["sessionId"] == first
         assert await fleet.violations(first, second) == []
+
+
+async def test_a_copy_of_a_local_session_stays_with_its_node(tmp_path: Path, postgres: Postgres) -> None:
+    async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
+        here, there = await fleet.client("a"), await fleet.client("b")
+        session_id = await fleet.start(here, "local")
+        for client in (here, there):
+            made = await client.ask("fork_session", {"sessionId": session_id, "seq": 1}, session_id)
+            assert f"{made['sessionId']}|a|1" in fleet.sql("SELECT id, pinned, epoch FROM sessions").split()
+            assert fleet.owner(made["sessionId"]) == "a"

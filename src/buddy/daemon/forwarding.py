@@ -91,9 +91,9 @@ class Forwarding:
     async def forward(self, peer: PeerConnection, request: IncomingRequest) -> Shape:
         """Have another node answer."""
         session_id = session_of(request) if request.type != "start_session" else ""
-        subject = None if request.type in _MAKES_SESSION else session_id
-        if subject is not None:
-            await self._check_pinned(subject)
+        is_pinned = bool(session_id) and await self._is_pinned(session_id)
+        # The copy of a session that works on a node itself is made there.
+        subject = session_id if is_pinned or request.type not in _MAKES_SESSION else None
         cursor = (await self._runtime.sessions.record(session_id)).last_seq if session_id else 0
         token = peer.roles.token_of(session_id) if session_id else None
         forwarded = ForwardedRequest(self._scrubbed(request), peer.name, peer.roles.is_owner, peer.roles.user, token)
@@ -157,11 +157,13 @@ class Forwarding:
             "INTERNAL_ERROR", "the node that served this was lost, and it may have been done; look before you repeat it"
         )
 
-    async def _check_pinned(self, session_id: str) -> None:
+    async def _is_pinned(self, session_id: str) -> bool:
+        """Whether a session works on one node only; refused if that one is lost."""
         pinned = await self._placement.pinned_to(session_id)
         if pinned is not None and not pinned[1]:
             message = f"{session_id} works on node {pinned[0]}, which is not available"
             raise ProtocolError("SANDBOX_UNAVAILABLE", message, retryable=True)
+        return pinned is not None
 
     async def _follow_up(
         self, peer: PeerConnection, request: IncomingRequest, reply: Shape, cursor: int, token: TokenRecord | None

@@ -164,6 +164,10 @@ class Sessions:
         entries = await read_entries(self.services.log, session_id)
         starts = [body for _, body in entries if isinstance(body, SessionStarted)]
         started = with_plan_of(entries, seq, starts[-1] if starts else _unknown_start(record))
+        try:
+            await check_place(self.services, session_id, started)
+        except ProtocolError as error:
+            raise SessionElsewhere(error.code, error.message, retryable=True) from error
         new, now = self.services.ids("sess"), self.services.clock()
         started = replace(started, session_id=new, state="idle", user=user or record.user, node=self.services.node)
         # The copy of a sub-agent works for nobody; its tools stay as limited as they were.
@@ -173,8 +177,12 @@ class Sessions:
         row = replace(row, user=user or record.user)
         lease = await self.services.log.create(row, self._owner)
         await self.services.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
-        await self.services.release(lease)
-        return await self.open(new), await self.tokens.mint(new, "driver", minted_by=token)
+        await pin(self.services, lease, started)
+        self.granted[new] = lease  # never let go in between: another process could take the copy
+        try:
+            return await self.open(new), await self.tokens.mint(new, "driver", minted_by=token)
+        finally:
+            self.granted.pop(new, None)
 
     async def open(self, session_id: str, model: SwitchModel | None = None) -> Session:
         """The session, for writing; read from the log and recovered if it was not open.
