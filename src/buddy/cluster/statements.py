@@ -56,14 +56,15 @@ SELECT (SELECT state FROM beat),
 """  # noqa: S608 - constants only
 
 # $4: the most to take, $5: the most runs of one user, or null. Each user's first comes before any user's second.
+# The epoch is compared again with the locked row: a session that somebody acquired since the snapshot is not taken.
 TAKE = f"""
 WITH turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock({LOCK}) AS mine), {_CLOCK}, {_LIVING},
 work AS (
   SELECT key FROM sessions, clock WHERE due <= now
   UNION SELECT key FROM sessions WHERE state IN ('running', 'awaiting_approval')
 ),
-ready AS (
-  SELECT s.key, s.user_id, s.owner, s.state, coalesce(s.due, 0) AS due,
+ready AS MATERIALIZED (
+  SELECT s.key, s.epoch, s.user_id, s.owner, s.state, coalesce(s.due, 0) AS due,
     row_number() OVER (PARTITION BY s.user_id ORDER BY s.due NULLS FIRST, s.key) AS rank
   FROM sessions s JOIN work ON work.key = s.key, clock
   WHERE (SELECT mine FROM turn) AND EXISTS (SELECT FROM me) AND {_PLACE} AND (
@@ -75,7 +76,7 @@ held AS (
   WHERE s.state = 'running' AND s.user_id IS NOT NULL GROUP BY s.user_id
 ),
 chosen AS (
-  SELECT s.key, r.owner AS lost FROM ready r JOIN sessions s ON s.key = r.key
+  SELECT s.key, r.owner AS lost FROM ready r JOIN sessions s ON s.key = r.key AND s.epoch = r.epoch
   LEFT JOIN held h ON h.user_id = r.user_id
   WHERE r.user_id IS NULL OR r.state <> 'running' OR $5::bigint IS NULL OR r.rank + coalesce(h.runs, 0) <= $5::bigint
   ORDER BY r.rank, r.due, s.key LIMIT $4 FOR UPDATE OF s SKIP LOCKED
