@@ -24,8 +24,10 @@ from buddy.protocol.requests import (
     CancelRunReply,
     MintToken,
     MintTokenReply,
+    StartSession,
     SubmitApproval,
 )
+from buddy.protocol.shapes import Repo, SessionOptions
 from tests.backends.test_own import helper
 from tests.harness.models import StepModel, answer, asks_for, call, shell
 from tests.harness.runtime import RuntimeClient, RuntimeHost, checked_host, scripted_host
@@ -154,3 +156,19 @@ async def refused_for(role: Role, host: RuntimeHost, session_id: str, submission
 
 async def mint(client: RuntimeClient, session_id: str, role: Role) -> str:
     return (await client.api.request(MintToken(role), MintTokenReply, session_id)).attach_token
+
+
+async def test_a_sub_agent_belongs_to_the_user_of_its_parent(tmp_path: Path) -> None:
+    model = StepModel(asks_for(call("delegate", {"task": "read"})), answer("read"), answer("done"))
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        host.runtime.scrubber.register("eve-of-destruction")  # hidden in events
+        request = StartSession(
+            "interactive", "default", "local", Repo(str(tmp_path)), options=SessionOptions(approval_policy="all")
+        )
+        session, _ = await host.runtime.sessions.start(request, user="eve-of-destruction")
+        client.session_id = session.session_id
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        child = await host.runtime.log.get(client.bodies(ChildStarted)[0].session_id)
+        assert child is not None
+        assert child.user == "eve-of-destruction"

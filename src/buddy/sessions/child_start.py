@@ -54,6 +54,8 @@ def child_start(
     return replace(
         started,
         session_id=child_id_of(parent.session_id, run, call_id),
+        user=parent.user,  # in the recorded start, it may be scrubbed
+        node=parent.services.node,
         state="idle",
         watch=None,
         metadata=None,
