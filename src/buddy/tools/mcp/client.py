@@ -175,6 +175,7 @@ class SdkSession:
             await caller.report(f"[{share}] {message or ''}".rstrip())
 
         client = self._connected()
+        posts = self.reached.posts
         deadline = asyncio.timeout(seconds)
         try:
             async with deadline:
@@ -186,7 +187,7 @@ class SdkSession:
             text = f"{name} did not answer within {seconds:g} s; the server was asked to stop it, but it may have run"
             raise ToolError(text, code="EXEC_TIMEOUT") from None
         except MCPError as error:
-            raise self._failure(error) from error
+            raise self._failure(error, posts) from error
         except httpx2.HTTPError as error:
             raise self._lose(f"the connection to it broke ({error})") from error
         except (RuntimeError, ValidationError) as error:
@@ -222,8 +223,9 @@ class SdkSession:
             raise ServerFailed("it is not connected")
         return self._client
 
-    def _failure(self, error: MCPError) -> Exception:
-        if error.code == CONNECTION_CLOSED and self.reached.problem:
+    def _failure(self, error: MCPError, posts: int) -> Exception:
+        """What an error means for a call that was begun after so many requests."""
+        if error.code == CONNECTION_CLOSED and self.reached.sent_nothing(posts):
             self._lose(self.reached.problem)
             return ToolError(f"the server cannot be reached ({self.reached.problem}); nothing was called")
         if error.code == CONNECTION_CLOSED or error.message == "Session terminated":

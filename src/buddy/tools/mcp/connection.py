@@ -92,9 +92,16 @@ class ServerConnection:
             return False
         return True
 
-    async def call(self, tool: str, arguments: dict[str, Any], caller: Caller) -> Output:
-        """Call a tool once; a server that is not running is given the time to start."""
+    async def call(
+        self, tool: str, arguments: dict[str, Any], caller: Caller, check: Callable[[], None] = lambda: None
+    ) -> Output:
+        """Call a tool once; a server that is not running is given the time to start.
+
+        `check` refuses a tool that is no longer what was decided on, also after such a start.
+        """
+        check()
         name, session = self.definition.name, await self._ready()
+        check()
         try:
             return await session.call(tool, arguments, self.definition.timeout_seconds, caller)
         except ConnectionLost as error:

@@ -6,6 +6,7 @@ Invariants: a response body is bounded; redirects leave neither the origin nor t
 from collections.abc import AsyncIterator
 
 import httpx2
+import msgspec
 from msgspec import Struct
 
 from buddy.tools.mcp.definitions import ServerDefinition
@@ -21,11 +22,19 @@ class BodyTooLarge(httpx2.StreamError):
 
 
 class Reached(Struct):
-    """Why the server could not be reached, if so: then nothing was sent to it."""
+    """What became of the requests to a server. `problem` is why it could not be reached the last time, if so."""
 
     problem: str = ""
     is_unauthorized: bool = False
     """Whether the server wanted a login, and was not satisfied."""
+    posts: int = 0
+    """How many were begun; a call is one or more of them."""
+    unsent: set[int] = msgspec.field(default_factory=set[int])
+    """The numbers of those for which there was no connection."""
+
+    def sent_nothing(self, since: int) -> bool:
+        """Whether it is certain that no request after the first `since` has left."""
+        return self.posts > since and self.unsent.issuperset(range(since, self.posts))
 
 
 class BoundedTransport(httpx2.AsyncHTTPTransport):
@@ -36,10 +45,14 @@ class BoundedTransport(httpx2.AsyncHTTPTransport):
         self._reached = reached
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        number = self._reached.posts
+        self._reached.posts += request.method == "POST"
         try:
             response = await super().handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             self._reached.problem = str(error) or type(error).__name__
+            if request.method == "POST":
+                self._reached.unsent.add(number)
             raise
         self._reached.is_unauthorized = response.status_code == UNAUTHORIZED
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):

@@ -62,14 +62,15 @@ class McpTool:
         return Other(title=title, summary=summary, target="local", sandbox="host", shown=shown)
 
     async def run(self, args: McpArguments, call: Call) -> Output:
-        if self._current() != args.definition:
-            raise ToolError(f"{self.name} was redefined by its server, so it was not called; look at it again")
+        def check() -> None:
+            if self._current() != args.definition:
+                raise ToolError(f"{self.name} was redefined by its server, so it was not called; look at it again")
 
         async def report(text: str) -> None:
             await call.on_output("stdout", f"{text}\n".encode(errors="replace"))
 
         caller = Caller(call.session_id, report, call.ask)
-        return await self._connection.call(self._tool, args.given, caller)
+        return await self._connection.call(self._tool, args.given, caller, check)
 
     def _current(self) -> str:
         found = self._connection.find(self._tool)
