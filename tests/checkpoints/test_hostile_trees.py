@@ -203,7 +203,7 @@ async def test_contents_that_take_long_are_stored_later(tmp_path: Path) -> None:
         before = picture(workspace.root)
         changed = await workspace.call("for n in *; do echo more >> $n; done")
         _, conflicts = await workspace.undo(changed.changes)
-        assert (ended.changes == () or coverage.is_partial, conflicts, picture(workspace.root)) == (True, [], before)
+        assert (ended.changes, conflicts, picture(workspace.root)) == ((), [], before)
 
 
 async def test_the_store_stays_below_its_limit(tmp_path: Path) -> None:

@@ -23,12 +23,13 @@ class Scan(Struct):
     """`present` are all paths that were found; `changed` those whose times differ from what is known.
 
     `skipped` are directories that were not entered, and why; what is known of them stays as it is. `is_complete` is
-    false if the limits on files or time were reached.
+    false if the limits on files or time were reached; `listed` are the directories whose names were read.
     """
 
     present: set[str] = field(default_factory=set[str])
     changed: dict[str, os.stat_result] = field(default_factory=dict[str, os.stat_result])
     skipped: dict[str, str] = field(default_factory=dict[str, str])
+    listed: set[str] = field(default_factory=set[str])
     is_complete: bool = True
 
 
@@ -78,11 +79,14 @@ class _Walk:
         inner: list[str] = []
         with os.scandir(directory) as entries:
             for entry in entries:
+                path = prefix + entry.name
                 try:
                     info = entry.stat(follow_symlinks=False)
-                except OSError:
+                except FileNotFoundError:
                     continue  # it disappeared
-                path = prefix + entry.name
+                except OSError as error:
+                    found.skipped[path] = _reason(error)
+                    continue
                 is_directory = stat.S_ISDIR(info.st_mode)
                 if entry.name in REPOSITORY or (is_directory and not self._is_entered(path, info)):
                     continue
@@ -93,6 +97,7 @@ class _Walk:
                     found.changed[path] = info
                 if is_directory:
                     inner.append(entry.name)
+        found.listed.add(prefix.rstrip("/"))
         if len(found.present) > self._most or (self._deadline is not None and time.monotonic() > self._deadline):
             found.is_complete = False
             return
@@ -111,7 +116,7 @@ class _Walk:
             # It may have been removed, or replaced by a link; then the next scan sees that.
             with suppress(FileNotFoundError):
                 os.stat(name, dir_fd=directory, follow_symlinks=False)
-                self._found.skipped[path] = (error.strerror or "cannot be read").lower()
+                self._found.skipped[path] = _reason(error)
             return
         try:
             if heavy is None and name in HEAVY:
@@ -133,6 +138,7 @@ class _Walk:
         found.present |= inner.present
         found.changed |= inner.changed
         found.skipped |= inner.skipped
+        found.listed |= inner.listed
         found.is_complete &= inner.is_complete
 
     def _is_entered(self, path: str, info: os.stat_result) -> bool:
@@ -140,6 +146,10 @@ class _Walk:
             self._found.skipped[path] = "another file system"
             return False
         return not self._is_private(path)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or "cannot be read").lower()
 
 
 def _count(heavy: list[int] | None) -> None:

@@ -14,7 +14,6 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct, field
 
 from buddy import faults
@@ -22,6 +21,7 @@ from buddy.checkpoints.contents import Contents
 from buddy.checkpoints.database import open_database
 from buddy.checkpoints.entries import Change, is_same
 from buddy.checkpoints.limits import CheckpointLimits
+from buddy.checkpoints.reach import Reach, begin_detail, joined, read_begin_detail
 from buddy.checkpoints.rows import add_changes, load_changes, load_files, root_id, save_files
 from buddy.checkpoints.seeding import Seed
 from buddy.checkpoints.workspace import Workspace
@@ -74,6 +74,7 @@ class Ended(Struct, frozen=True):
 class _Window(Struct):
     key: CallKey
     scope: Scope
+    reach: Reach = Reach()
     overlaps: set[str] = field(default_factory=set[str])
 
 
@@ -96,12 +97,12 @@ class Store:
         if scope.paths is None and (why := unsuitable(scope.root)):
             return Coverage(is_off=why)
         with self.saving():
-            self._look(scope)
-            detail = msgspec.json.encode(list(scope.paths)).decode() if scope.paths is not None else ""
+            workspace = self._look(scope)
+            detail = begin_detail(scope.paths, workspace.reach)
             row = (key.checkpoint, os.fsencode(scope.root), key.session, key.run, key.call, _now(), detail)
             self.db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, 'open', ?, ?)", row)
             self.db.execute("DELETE FROM changes WHERE checkpoint = ?", (key.checkpoint,))
-        self._open_window(key, scope)
+        self._open_window(key, scope, workspace.reach)
         faults.reached("checkpoint.begun")
         return self.coverage(scope.root)
 
@@ -113,11 +114,15 @@ class Store:
             self._look(scope)
         return self.coverage(scope.root)
 
-    def _look(self, scope: Scope) -> None:
+    def _look(self, scope: Scope) -> Workspace:
         workspace = self.workspace(scope.root, scope)
-        changes = workspace.sync(self.limits.seconds) if scope.paths is None else workspace.look_at(scope.paths)
+        if scope.paths is None:
+            changes = workspace.sync(self.limits.seconds)
+        else:
+            changes = workspace.covered(workspace.look_at(scope.paths))
         self._attribute(changes, scope.root)
         self._save(workspace)
+        return workspace
 
     def end(self, key: CallKey, scope: Scope) -> Ended | None:
         """What the call changed; None if it was not begun. `scope` serves if another process began it."""
@@ -142,10 +147,12 @@ class Store:
             return None
         with self.saving():
             ended = self._end(window, is_recovered=False)
-            row = (following.checkpoint, os.fsencode(scope.root), key.session, key.run, following.call, _now())
-            self.db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, 'open', ?, '')", row)
+            reach = self.workspace(scope.root).reach
+            detail = begin_detail(None, reach)
+            row = (following.checkpoint, os.fsencode(scope.root), key.session, key.run, following.call, _now(), detail)
+            self.db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, 'open', ?, ?)", row)
         self._windows.pop(key.checkpoint, None)
-        self._open_window(following, window.scope)
+        self._open_window(following, window.scope, reach)
         return ended
 
     def fill(self, root: str, seconds: float) -> bool:
@@ -182,6 +189,9 @@ class Store:
             files = load_files(self.db, root_id(self.db, root))
             make_seed = partial(Seed, root, self.folder / "pins")
             known = Workspace(root, files, self.contents, make_seed, self.limits, private)
+        if known.reach is None:
+            opened = (window for window in self._windows.values() if window.scope.root == root)
+            known.reach = joined(window.reach for window in opened if window.scope.paths is None)
         self._workspaces[root] = known  # the last one is the latest used
         if scope is not None:
             known.is_closed = scope.is_closed
@@ -230,8 +240,8 @@ class Store:
             if window.scope.root == root and window.scope.paths is None:
                 add_changes(self.db, one, changes)
 
-    def _open_window(self, key: CallKey, scope: Scope) -> None:
-        opened = _Window(key, scope)
+    def _open_window(self, key: CallKey, scope: Scope, reach: Reach | None) -> None:
+        opened = _Window(key, scope, reach or Reach())
         for other in self._windows.values():
             if other.scope.root == scope.root and other.key.session != key.session:
                 other.overlaps.add(key.session)
@@ -244,8 +254,8 @@ class Store:
         row = self.db.execute(query, (key.checkpoint,)).fetchone()
         if row is None or os.fsdecode(row[0]) != scope.root:
             return None
-        paths = msgspec.json.decode(row[1], type=tuple[str, ...]) if row[1] else None
-        window = _Window(key, Scope(scope.root, paths, scope.private, scope.is_closed))
+        paths, reach = read_begin_detail(row[1])
+        window = _Window(key, Scope(scope.root, paths, scope.private, scope.is_closed), reach)
         self._windows[key.checkpoint] = window
         return window
 

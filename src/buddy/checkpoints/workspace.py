@@ -1,6 +1,7 @@
 """What is known of one workspace: each file's times and content, kept up to date by looking at what changed.
 
-Invariants: a change is attributed to the calls that were under way when it was seen, or to nobody; the content of a
+Invariants: a change is attributed to the calls that were under way when it was seen, or to nobody, for example if the
+look before did not reach so far; the content of a
 changed file before the change is in our own store before the change is reported; a file that was not read before a call
 began counts as unknown, never as what it was later.
 """
@@ -17,6 +18,7 @@ from buddy import faults
 from buddy.checkpoints.contents import Contents
 from buddy.checkpoints.entries import GIT, UNKNOWN, Change, Entry, entry_of, is_same, kind_of
 from buddy.checkpoints.limits import CheckpointLimits
+from buddy.checkpoints.reach import Reach
 from buddy.checkpoints.reading import Folder, Found, with_content
 from buddy.checkpoints.scan import Scan, Scanner
 from buddy.checkpoints.seeding import Seed, object_id
@@ -49,6 +51,8 @@ class Workspace:
         """What changed in `files` and is not saved yet."""
         self.pending: set[str] = set()
         """Files whose content is still to be stored, as it was when they were last seen."""
+        self.reach: Reach | None = None
+        """How far the last look at everything reached; None if that is not known."""
         self.is_closed: Callable[[str], bool] = lambda _: False
         self._refused: set[str] = set()
         """Files for which the store had no room; they are tried again."""
@@ -65,7 +69,10 @@ class Workspace:
         return self._seed
 
     def sync(self, seconds: float | None = None) -> list[Change]:
-        """Look at everything; returns what changed since the last time. Contents that take longer stay pending."""
+        """Look at everything; returns what changed since the last time, as far as that reached.
+
+        Contents that take longer stay pending.
+        """
         deadline = None if seconds is None else time.monotonic() + seconds
         self.pending |= self._refused & self.files.keys()
         self._refused.clear()
@@ -78,7 +85,13 @@ class Workspace:
         finally:
             folder.close()
         changes += [Change(path, self.files[path], None) for path in missing]
-        return self._settle(changes)
+        settled = self.covered(self._settle(changes))
+        self.reach = Reach(frozenset(scan.skipped), frozenset(scan.listed), not scan.is_complete)
+        return settled
+
+    def covered(self, changes: list[Change]) -> list[Change]:
+        """Those that happened since the last look at everything; others are older than anybody knows."""
+        return changes if self.reach is None else self.reach.covered(changes)
 
     def look_at(self, paths: Iterable[str]) -> list[Change]:
         """The same for some paths alone."""
