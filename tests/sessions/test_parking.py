@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from buddy.config.settings import AgentSettings
-from buddy.log.contract import Log
+from buddy.log.contract import Lease, Log
 from buddy.protocol.events import ApprovalRequired, RunComplete
 from buddy.protocol.requests import ListApprovals, ListApprovalsReply, SubmitApproval
+from buddy.sessions.naming import rename
 from tests.harness.clock import ManualClock
 from tests.harness.models import StepModel, answer, asks_for, shell
 from tests.harness.runtime import RuntimeHost, checked_host
@@ -53,6 +55,36 @@ async def test_a_parked_run_continues_when_it_is_decided(tmp_path: Path) -> None
             await client.api.approve(SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
             assert (await client.wait_for(RunComplete)).outcome == "success"
         assert (tmp_path / "made").exists()
+
+
+class SharedLeases:
+    """Leases of a log that others use, too; notes whether somebody should continue what is let go."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.resumed: list[bool] = []
+
+    async def acquire(self, session_id: str) -> Lease | None:
+        return await self._log.acquire(session_id, "another")
+
+    async def release(self, lease: Lease, *, resume: bool, due: int | None) -> None:
+        assert due is None
+        self.resumed.append(resume)
+        await self._log.release(lease)
+
+    async def check_place(self, session_id: str) -> None: ...
+
+    async def pin(self, lease: Lease) -> None: ...
+
+
+async def test_a_parked_run_that_is_renamed_is_not_forgotten(tmp_path: Path) -> None:
+    clock, model = ManualClock(), StepModel(asks_for(shell("touch made")))
+    async with checked_host(tmp_path, model, clock=clock, agent=PARK) as host:
+        session_id, *_ = await parked(host, clock)
+        sessions, leases = host.runtime.sessions, SharedLeases(host.runtime.log)
+        sessions.services = replace(sessions.services, leases=leases)
+        await rename(sessions, session_id, "waits", "cli")
+        assert leases.resumed == [True]  # its deadline would be lost otherwise
 
 
 async def test_a_clean_stop_parks_instead_of_denying(tmp_path: Path, logs: Logs) -> None:

@@ -49,6 +49,11 @@ class SessionRecord(Struct, frozen=True):
     user: str | None = None
     """Who owns it, where a daemon has several users; None is the daemon's own owner."""
 
+    @property
+    def is_active(self) -> bool:
+        """Whether a run of it is not over."""
+        return self.state in ("running", "awaiting_approval")
+
 
 class UserUsage(Struct, frozen=True):
     """What counts against a user's limits: sessions, those of them with a run, and the cost of a day."""

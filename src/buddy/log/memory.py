@@ -164,11 +164,11 @@ class MemoryLog:
 
     async def active(self) -> list[SessionRecord]:
         records = [session.record for session in self._sessions.values()]
-        return [record for record in records if record.state in ("running", "awaiting_approval")]
+        return [record for record in records if record.is_active]
 
     async def usage_of(self, user: str, day: int) -> UserUsage:
         records = [session.record for session in self._sessions.values() if session.record.user == user]
-        runs = sum(record.state in ("running", "awaiting_approval") for record in records)
+        runs = sum(record.is_active for record in records)
         costs = [record.facts.day_cost_usd for record in records if record.facts.day == day]
         return UserUsage(len(records), runs, sum(costs, self._spent.get((user, day), 0.0)))
 

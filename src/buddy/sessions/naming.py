@@ -50,8 +50,10 @@ async def _append(sessions: Sessions, session_id: str, body: SessionRenamed | Se
     """Record it in a session that is not open."""
     services = sessions.services
     lease = await sessions.acquire(session_id)
+    is_active = False
     try:
         record = await sessions.record(session_id)
+        is_active = record.is_active
         row = ListedRow(record)
         row.apply(body)
         title, facts = row.take_changes(record.facts.waiting)
@@ -59,6 +61,6 @@ async def _append(sessions: Sessions, session_id: str, body: SessionRenamed | Se
         batch = Batch(session_id, lease.epoch, record.last_seq, [event], durable=True, is_use=False)
         await services.log.append(replace(batch, title=title, facts=facts))
     finally:
-        await services.release(lease)
+        await services.release(lease, resume=is_active)
     for listener in services.listeners:
         listener([event])

@@ -297,7 +297,7 @@ class Sessions:
         record = await self.record(session_id)
         fold = (await read_past(self.services.log, session_id, record.last_seq)).fold()
         await unavailable_session(self.services, record, lease, fold, "").announce_gap(requested, record.first_seq)
-        await self.services.release(lease)
+        await self.services.release(lease, resume=record.is_active)
 
     def forget_dormant(self) -> None:
         """Close sessions that nobody has used for a while; they are opened from the log when needed."""
