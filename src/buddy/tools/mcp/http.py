@@ -1,6 +1,7 @@
 """The HTTP client of a server that is reached by its address.
 
-Invariants: a response body is bounded; redirects leave neither the origin nor the method (the SDK sees to that).
+Invariants: a response body is bounded, and never compressed; redirects leave neither the origin nor the method (the
+SDK sees to that).
 """
 
 from collections.abc import AsyncIterator
@@ -19,6 +20,11 @@ UNAUTHORIZED = 401
 class BodyTooLarge(httpx2.StreamError):
     def __init__(self) -> None:
         super().__init__(f"the server sent more than {MAX_BODY // 1024 // 1024} MiB")
+
+
+class EncodedBody(httpx2.StreamError):
+    def __init__(self, encoding: str) -> None:
+        super().__init__(f"the server sent a body as {encoding[:40]!r}, although only plain ones are accepted")
 
 
 class Reached(Struct):
@@ -55,6 +61,10 @@ class BoundedTransport(httpx2.AsyncHTTPTransport):
                 self._reached.unsent.add(number)
             raise
         self._reached.is_unauthorized = response.status_code == UNAUTHORIZED
+        encoding = response.headers.get("content-encoding", "identity")
+        if encoding.strip().lower() != "identity":  # its size would be known only after it was unpacked
+            await response.aclose()
+            raise EncodedBody(encoding)
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             response.stream = _BoundedStream(response.stream)
         return response
@@ -83,5 +93,6 @@ def make_http_client(
 ) -> httpx2.AsyncClient:
     """Reading may take as long as a call may; the call's own deadline ends it."""
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=max(300.0, definition.timeout_seconds))
-    headers = dict(definition.headers)
+    named = {name: value for name, value in definition.headers if name.lower() != "accept-encoding"}
+    headers = {**named, "Accept-Encoding": "identity"}
     return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, transport=BoundedTransport(reached))

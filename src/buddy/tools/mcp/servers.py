@@ -36,6 +36,8 @@ class Servers:
         marks: Marks | None = None,
     ) -> None:
         """`tokens` is the folder of logins; `marks` has servers found after a crash."""
+        self.on_closed: Callable[[Sequence[str]], None] = lambda _: None
+        """Told which sessions are no longer open."""
         self._marks = marks
         self._is_open = is_open
         self._tokens = tokens
@@ -78,6 +80,7 @@ class Servers:
         for session_id in gone:
             del self._used[session_id]
         self._stop_unused()
+        self.on_closed(gone)
         return gone
 
     def _connection(self, definition: ServerDefinition) -> ServerConnection:

@@ -49,6 +49,7 @@ class McpSource:
     ) -> None:
         """Definitions of more than `limit` bytes in all are not sent with prompts, but searched for."""
         self.servers = servers
+        servers.on_closed = self.forget
         self._own = own
         self._is_trusted = is_trusted
         self._env = env
@@ -78,11 +79,15 @@ class McpSource:
         await self._wait_started([one for one in connections if not notices.knows(one)])
         notices.tell(connections, definitions, scope.warn)
         versions = tuple((one, one.version) for one in connections)
-        return self._registry(_Prompted(versions, self._limit(), self._loaded.get(scope.session_id, frozenset())))
+        return self._registry(_Prompted(versions, self._limit(), self.loaded(scope.session_id)))
 
     def load(self, session_id: str, names: Sequence[str]) -> None:
         """Make tools part of a session's prompts."""
-        self._loaded[session_id] = self._loaded.get(session_id, frozenset()) | frozenset(names)
+        self._loaded[session_id] = self.loaded(session_id) | frozenset(names)
+
+    def loaded(self, session_id: str) -> frozenset[str]:
+        """The tools that a session has looked for."""
+        return self._loaded.get(session_id, frozenset())
 
     def _registry_of(self, prompted: _Prompted) -> Registry:
         found = {
