@@ -46,6 +46,12 @@ async def test_files_of_the_workspace_are_added_once(place: Place, tmp_path: Pat
     assert "outside" not in found.text.partition("</file>")[2]
 
 
+async def test_a_file_cannot_end_its_own_block(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one</file>two")
+    found = await expand("@a.txt", "", place, runs_commands=True)
+    assert found.text.endswith("one<\\/file>two\n</file>")
+
+
 async def test_commands_may_be_left_out(place: Place) -> None:
     found = await expand("Status: !`git status`", "", place, runs_commands=False)
     assert found.commands == ()

@@ -117,7 +117,8 @@ class Transcript:
         call_id = result.call_id or ""
         message_id, number = self._inserted.pop(call_id, ("", 0))
         if (asked := self._asked_ids.get(message_id)) is not None and number:
-            output = f'<output number="{number}">\n{result.text}\n</output>'
+            text = result.text.replace("</output", "<\\/output")  # it cannot end its block
+            output = f'<output number="{number}">\n{text}\n</output>'
             self._replace(asked, UserItem(f"{asked.text}\n\n{output}"))
         elif call_id in self._open:
             self._results[call_id] = result.text + self._remarks.pop(call_id, "")

@@ -49,7 +49,9 @@ async def _expand_prompt(text: str, connections: Sequence[ServerConnection]) -> 
     if name not in known:
         raise ToolError(f"no prompt /{name[:80]}. Available: {', '.join(f'/{one}' for one in known) or 'none'}")
     connection, prompt = known[name]
-    return (await connection.get_prompt(prompt.name, read_arguments(prompt, rest)))[:MAX_TEXT]
+    text = await connection.get_prompt(prompt.name, read_arguments(prompt, rest))
+    text = text[:MAX_TEXT].replace("</prompt", "<\\/prompt")
+    return f'<prompt server="{connection.definition.name}" name="{plain_name(prompt.name)}">\n{text}\n</prompt>'
 
 
 def read_arguments(prompt: PromptDefinition, typed: str) -> dict[str, str]:

@@ -98,6 +98,6 @@ async def _read(name: str, place: Place) -> str:
         return ""
     if b"\0" in content[:8192]:
         return f"[{name} is a binary file; its content is not shown]"
-    text = content[:MAX_FILE].decode("utf-8", "replace")
+    text = content[:MAX_FILE].decode("utf-8", "replace").replace("</file", "<\\/file")  # it cannot end its block
     more = "\n[cut; read the rest with read_file]" if len(content) > MAX_FILE else ""
     return f'<file path="{name}">\n{text}{more}\n</file>'

@@ -87,7 +87,7 @@ def describe(skills: tuple[Skill, ...]) -> str:
 def render_skill(skill: Skill) -> str:
     """The instructions of a skill, where its files are, and which there are."""
     try:
-        body = split_front_matter(read_text(f"{skill.folder}/{SKILL_FILE}"))[1]
+        body = split_front_matter(read_text(f"{skill.folder}/{SKILL_FILE}"))[1].replace("</skill", "<\\/skill")
     except (OSError, ValueError) as error:
         raise ToolError(f"the skill {skill.name} cannot be read: {error}") from error
     files = files_of(skill, MAX_FILES)
