@@ -1,12 +1,12 @@
 """This node of a fleet: it beats, takes sessions that need a node, serves what others forward, and hands over.
 
-Invariants: a session that the log says is another's is dropped here at the next beat; a node that drains takes nothing
-more; whatever fails is tried again at the next beat.
+Invariants: nothing but the beat itself delays the next one; a session that the log says is another's is dropped here at
+the next beat; a node that drains takes nothing more; whatever fails is tried again at the next beat.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 
 from msgspec import Struct
@@ -42,7 +42,7 @@ async def do_nothing() -> None:
 class FleetListener(Struct, frozen=True):
     """Who learns of what happens: `took` with a reason, `queued` with a number, `hinted` with a session's id.
 
-    `beaten` is awaited after each beat.
+    `beaten` is awaited after a beat; if it takes long, not after each.
     """
 
     took: Callable[[str], None] = ignore
@@ -87,6 +87,8 @@ class Fleet:
         self._listener = listener
         self._tasks: list[asyncio.Task[None]] = []
         self._opening: set[asyncio.Task[None]] = set()
+        self._aside: set[asyncio.Task[None]] = set()
+        self._after_beat: asyncio.Task[None] | None = None
         self._work_news, self._beat_news = asyncio.Event(), asyncio.Event()
         self._leaked: dict[tuple[str, int], int] = {}
         self._draining: asyncio.Task[None] | None = None
@@ -145,10 +147,11 @@ class Fleet:
 
     async def close(self) -> None:
         """Be gone for the others at once."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._aside]
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks)
         await self.requests.close()
         with suppress(BuddyError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -165,26 +168,37 @@ class Fleet:
         elif beat.state == "ready" and self.state == "drained":
             self.state = "ready"
             log.info("takes sessions again")
-        await self._drop_lost(before, beat)
-        await self._release_leaked(beat)
+        self._drop_lost(before, beat)
+        leaked = self._count_leaked(beat)
+        if self._after_beat is None or self._after_beat.done():
+            self._after_beat = self._do_aside(self._follow_beat(leaked))
+
+    def _do_aside(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Do something that may take long: the others count a node that does not beat as lost."""
+        task = asyncio.get_running_loop().create_task(_attempt(work))
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+        return task
+
+    async def _follow_beat(self, leaked: list[Lease]) -> None:
+        for lease in leaked:
+            log.warning("%s is held for nothing; letting it go", lease.session_id)
+            await self._placement.release(lease, resume=True, due=None)
         self.known = await self._placement.nodes()
         await self._listener.beaten()
 
-    async def _drop_lost(self, before: dict[str, int], beat: Beat) -> None:
+    def _drop_lost(self, before: dict[str, int], beat: Beat) -> None:
         """Stop working on what another node has taken since."""
         for session_id, epoch in before.items():
             if beat.held.get(session_id) != epoch and self._held.epochs().get(session_id) == epoch:
                 log.warning("%s was taken by another node", session_id)
-                await self._held.drop(session_id)
+                self._do_aside(self._held.drop(session_id))
 
-    async def _release_leaked(self, beat: Beat) -> None:
-        """Let go what this node holds without knowing: an answer was lost."""
+    def _count_leaked(self, beat: Beat) -> list[Lease]:
+        """What this node has held for long without knowing: an answer was lost."""
         unknown = {(one, epoch) for one, epoch in beat.held.items() if not self._held.knows(one)}
         self._leaked = {key: self._leaked.get(key, 0) + 1 for key in unknown}
-        for (session_id, epoch), beats in self._leaked.items():
-            if beats >= LEAKED_BEATS:
-                log.warning("%s is held for nothing; letting it go", session_id)
-                await self._placement.release(Lease(session_id, epoch, ""), resume=True, due=None)
+        return [Lease(*key, "") for key, beats in self._leaked.items() if beats >= LEAKED_BEATS]
 
     # --- working ----------------------------------------------------------------------------------------------------
 
@@ -234,10 +248,17 @@ async def _repeat(work: Callable[[], Awaitable[None]], seconds: float, news: asy
     """Work regularly; after news, at once."""
     while True:
         news.clear()
-        try:
-            await work()
-        except BuddyError as error:
-            log.warning("trying again: %s", error)
+        await _attempt(work())
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await news.wait()
+
+
+async def _attempt(work: Awaitable[None]) -> None:
+    """Work, and report what fails. A mistake must not end the loop: a node that stops beating loses its sessions."""
+    try:
+        await work
+    except BuddyError as error:
+        log.warning("trying again: %s", error)
+    except Exception:
+        log.exception("trying again after an error in Buddy")

@@ -14,6 +14,8 @@ from buddy.daemon.runtime import Runtime
 from buddy.errors import BuddyError
 
 LOG_SECONDS = 2.0
+NO_SESSION = "sess_none"
+"""Looking for one row is the least that every log can be asked."""
 
 
 class Health:
@@ -39,7 +41,7 @@ class Health:
         if reason is None:
             try:
                 async with asyncio.timeout(LOG_SECONDS):
-                    await self._runtime.log.newest(1)
+                    await self._runtime.log.get(NO_SESSION)
             except (TimeoutError, BuddyError, OSError):
                 reason = "log unavailable"
         return _answer("ready", 200) if reason is None else _answer(reason, 503)
