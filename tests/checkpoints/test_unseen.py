@@ -80,3 +80,11 @@ async def test_a_directory_that_becomes_readable_is_nobodys(tmp_path: Path, mode
         async with Workspace(tmp_path) as workspace:
             ended = await workspace.end(key)
     assert [one.path for one in ended.changes] == ["inner"]
+
+
+async def test_a_file_whose_content_is_not_kept_is_reported_once(tmp_path: Path) -> None:
+    """Also if it is looked at again so soon that its times say little."""
+    async with Workspace(tmp_path, CheckpointLimits(max_total=0)) as workspace:
+        first = await workspace.call("echo one > text")
+        second = await workspace.call("true")
+        assert ([one.path for one in first.changes], second.changes) == (["text"], ())

@@ -183,11 +183,13 @@ class Workspace:
         return [Change(path, before, self._stored(path, found))]
 
     def _stored(self, path: str, found: Found) -> Entry:
+        # Without a content to compare, a file that is read again would count as changed: its times alone decide.
         if found.data is None or self._is_closed(path):
-            return found.entry
+            return replace(found.entry, is_settled=True)
         content = self._contents.put(found.data)
         if not content:
             self._refused.add(path)
+            return replace(found.entry, is_settled=True)
         return with_content(found.entry, content)
 
     def _is_closed(self, path: str) -> bool:
