@@ -131,12 +131,17 @@ class Fleet:
 
     async def give_away(self, session: Session) -> bool:
         """Let another node have an idle session, because this one has no room for its run; False if none can."""
-        others = [one for one in self.known if one.name != self.name and one.worker and one.state == "ready"]
         started = session.fold.started
-        if not others or session.runs.is_busy or (started is not None and is_on_this_machine(started)):
+        if session.runs.is_busy or (started is not None and is_on_this_machine(started)):
+            return False
+        nodes = await self.nodes()  # one may have joined since the last beat
+        if session.runs.is_busy or not any(self._is_other_worker(one) for one in nodes):
             return False
         await self._held.hand_over(session, 0)
         return True
+
+    def _is_other_worker(self, node: NodeRecord) -> bool:
+        return node.name != self.name and node.worker and node.state == "ready"
 
     async def hand_over(self) -> None:
         """Have other nodes continue what is open here; what a command runs ends with it."""
