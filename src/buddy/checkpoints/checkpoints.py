@@ -6,7 +6,6 @@ it; a store that cannot be used turns checkpoints off with a reason, and no run 
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -158,13 +157,16 @@ class Checkpoints:
             return work(self._store)
 
         try:
-            # Shielded: a cancelled caller must not leave the store in the middle of something unrecorded.
-            return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, run))
-        except (OSError, sqlite3.Error) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise CheckpointError(f"the checkpoint store cannot be used: {reason}") from error
+            started = asyncio.get_running_loop().run_in_executor(self._thread, run)
         except RuntimeError as error:  # the executor was shut down
             raise CheckpointError("the checkpoint store is closed") from error
+        try:
+            # Shielded: a cancelled caller must not leave the store in the middle of something unrecorded.
+            return await asyncio.shield(started)
+        # Everything: a workspace may hold what nobody thought of (names, numbers, times), and a run must go on.
+        except Exception as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+            raise CheckpointError(f"the checkpoint store cannot be used: {reason}") from error
 
 
 def _make_private(folder: Path) -> Path:

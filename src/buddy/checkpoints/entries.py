@@ -13,6 +13,8 @@ from msgspec import Struct
 Kind = Literal["file", "link", "directory"]
 UNKNOWN = b""
 GIT = b"git:"
+_LARGEST = (1 << 63) - 1
+"""The largest number that the store holds; some file systems have inodes beyond it."""
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -42,7 +44,7 @@ class Entry(Struct, frozen=True, gc=False):
             self.changed == info.st_ctime_ns
             and self.modified == info.st_mtime_ns
             and self.size == info.st_size
-            and self.inode == info.st_ino
+            and self.inode == info.st_ino & _LARGEST
             and self.mode == stat.S_IMODE(info.st_mode)
             and self.is_settled
         )
@@ -84,7 +86,7 @@ def entry_of(kind: Kind, info: os.stat_result, content: bytes, *, is_settled: bo
     mode = stat.S_IMODE(info.st_mode)
     if kind == "directory":
         return Entry(kind, mode)
-    times = (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)
+    times = (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino & _LARGEST)
     return Entry(kind, mode, content, *times, is_settled)
 
 

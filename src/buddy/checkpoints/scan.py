@@ -22,13 +22,15 @@ OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Scan(Struct):
     """`present` are all paths that were found; `changed` those whose times differ from what is known.
 
-    `skipped` are directories that were not entered, and why; what is known of them stays as it is. `is_complete` is
+    `skipped` are directories that were not entered, and why; what is known of them stays as it is. So does what is
+    known of `private` ones, which are nobody's business and need no reason. `is_complete` is
     false if the limits on files or time were reached; `listed` are the directories whose names were read.
     """
 
     present: set[str] = field(default_factory=set[str])
     changed: dict[str, os.stat_result] = field(default_factory=dict[str, os.stat_result])
     skipped: dict[str, str] = field(default_factory=dict[str, str])
+    private: set[str] = field(default_factory=set[str])
     listed: set[str] = field(default_factory=set[str])
     is_complete: bool = True
 
@@ -138,6 +140,7 @@ class _Walk:
         found.present |= inner.present
         found.changed |= inner.changed
         found.skipped |= inner.skipped
+        found.private |= inner.private
         found.listed |= inner.listed
         found.is_complete &= inner.is_complete
 
@@ -145,7 +148,10 @@ class _Walk:
         if info.st_dev != self._device:
             self._found.skipped[path] = "another file system"
             return False
-        return not self._is_private(path)
+        if self._is_private(path):
+            self._found.private.add(path)
+            return False
+        return True
 
 
 def _reason(error: OSError) -> str:

@@ -12,9 +12,11 @@ from pathlib import Path
 
 from buddy.checkpoints.git_index import IndexEntry, read_index, rewrites_content
 from buddy.git import Repository, find_git, find_repository, read_objects
+from buddy.regular_files import read_regular
 
 MAX_LOOSE = 5000
 MAX_ALTERNATES = 5
+MAX_LIST = 64 * 1024
 
 
 class Seed:
@@ -102,8 +104,9 @@ def _object_folders(repository: Repository) -> list[Path]:
     for folder in folders:
         if len(folders) > MAX_ALTERNATES:
             break
-        with suppress(OSError):
-            lines = (folder / "info" / "alternates").read_text(errors="surrogateescape").splitlines()
+        with suppress(OSError, ValueError):  # a name may hold anything
+            data = read_regular(str(folder / "info" / "alternates"), MAX_LIST, follow=True)
+            lines = os.fsdecode(data).splitlines()
             named = [folder / line for line in lines if line and not line.startswith(("#", '"'))]
             folders += [one for one in named if one.is_dir() and one not in folders]
     return folders

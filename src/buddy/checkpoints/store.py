@@ -185,16 +185,15 @@ class Store:
     def workspace(self, root: str, scope: Scope | None = None) -> Workspace:
         known = self._workspaces.pop(root, None)
         if known is None:
-            private = scope.private if scope else ()
             files = load_files(self.db, root_id(self.db, root))
             make_seed = partial(Seed, root, self.folder / "pins")
-            known = Workspace(root, files, self.contents, make_seed, self.limits, private)
+            known = Workspace(root, files, self.contents, make_seed, self.limits)
         if known.reach is None:
             opened = (window for window in self._windows.values() if window.scope.root == root)
             known.reach = joined(window.reach for window in opened if window.scope.paths is None)
         self._workspaces[root] = known  # the last one is the latest used
         if scope is not None:
-            known.is_closed = scope.is_closed
+            known.use(scope.private, scope.is_closed)
         for old in list(self._workspaces)[:-MAX_WORKSPACES]:
             if not any(window.scope.root == old for window in self._windows.values()):
                 del self._workspaces[old]

@@ -42,7 +42,6 @@ class Workspace:
         contents: Contents,
         seed: Callable[[], Seed],
         limits: CheckpointLimits,
-        private: tuple[str, ...] = (),
     ) -> None:
         self.root = root
         self.files = files
@@ -60,7 +59,12 @@ class Workspace:
         self._make_seed = seed
         self._seed: Seed | None = None
         self._limits = limits
-        self._scanner = Scanner(root, private, limits)
+        self._scanner = Scanner(root, (), limits)
+
+    def use(self, private: tuple[str, ...], is_closed: Callable[[str], bool]) -> None:
+        """Which directories are not entered, and which files are not read, from now on."""
+        self._scanner = Scanner(self.root, private, self._limits)
+        self.is_closed = is_closed
 
     @property
     def seed(self) -> Seed:
@@ -86,7 +90,7 @@ class Workspace:
             folder.close()
         changes += [Change(path, self.files[path], None) for path in missing]
         settled = self.covered(self._settle(changes))
-        self.reach = Reach(frozenset(scan.skipped), frozenset(scan.listed), not scan.is_complete)
+        self.reach = Reach(frozenset(scan.skipped.keys() | scan.private), frozenset(scan.listed), not scan.is_complete)
         return settled
 
     def covered(self, changes: list[Change]) -> list[Change]:
@@ -200,9 +204,10 @@ class Workspace:
     def _missing(self, scan: Scan, folder: Folder) -> list[str]:
         """Known files that are not there any more; what was not entered is left as it is."""
         gone = [path for path in self.files if path not in scan.present]
-        if scan.skipped:
-            inside = tuple(f"{path}/" for path in scan.skipped)
-            gone = [path for path in gone if not path.startswith(inside) and path not in scan.skipped]
+        unseen = scan.skipped.keys() | scan.private
+        if unseen:
+            inside = tuple(f"{path}/" for path in unseen)
+            gone = [path for path in gone if not path.startswith(inside) and path not in unseen]
         return gone if scan.is_complete else [path for path in gone if folder.stat(path) is None]
 
     def _settle(self, changes: list[Change]) -> list[Change]:
