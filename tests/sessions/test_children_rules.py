@@ -24,6 +24,8 @@ from buddy.protocol.requests import (
     CancelRunReply,
     MintToken,
     MintTokenReply,
+    SetApprovalPolicy,
+    SetApprovalPolicyReply,
     StartSession,
     SubmitApproval,
 )
@@ -98,6 +100,22 @@ async def test_another_agent_works_under_the_same_rules(tmp_path: Path) -> None:
         await client.wait_for(RunComplete)
         assert client.bodies(ToolResult)[0].text == "heard touch made"
         assert (tmp_path / "made").exists()
+
+
+async def test_another_agent_follows_a_narrower_policy_although_it_cannot_plan(tmp_path: Path) -> None:
+    define(tmp_path / "config" / "agents", "other", "agent_runtime: helper")
+    model = StepModel(asks_for(call("delegate", {"task": "touch made", "agent": "other"})), answer("done"))
+    async with scripted_host(tmp_path, overrides=with_helper(model)) as host, host.client() as client:
+        await client.start(approval_policy="ask")
+        await client.send("go")
+        await decide(client, client.session_id, await client.wait_for(ApprovalRequired))
+        await client.wait_for(ApprovalRequired)
+        child = host.runtime.sessions.live(client.received[-1].session_id)
+        assert child is not None
+        await client.api.request(SetApprovalPolicy("none", plan=True), SetApprovalPolicyReply, client.session_id)
+        assert child.approvals.session_policy().policy == "none"
+        await client.wait_for(RunComplete)
+        assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from buddy.errors import ProtocolError
 from buddy.protocol.codes import Policy
 from buddy.protocol.requests import SetApprovalPolicy
@@ -35,5 +37,10 @@ async def follow_policy(sessions: Sessions, session: Session, request: SetApprov
     for child_id in working_children(sessions, session.session_id):
         child = sessions.live(child_id)
         if child is not None:
-            with suppress(ProtocolError):  # another agent cannot change its mode while it works
-                await set_policy(child, request, by)
+            with suppress(ProtocolError):
+                await set_policy(child, _possible(child, request), by)
+
+
+def _possible(child: Session, request: SetApprovalPolicy) -> SetApprovalPolicy:
+    """What a sub-agent can follow: another agent cannot change its mode while it works, but its policy holds."""
+    return request if child.backend.name == "native" else replace(request, plan=None)
