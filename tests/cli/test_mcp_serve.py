@@ -16,6 +16,7 @@ from tests.harness.home import Home
 from tests.harness.processes import BUDDY, PATIENCE
 from tests.harness.scripts import section, write_config, write_script
 
+LONG = f"echo {'x' * 17_000}; touch made"
 ERA = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
@@ -25,6 +26,7 @@ def home(tmp_path: Path) -> Home:
     script = {
         "on": [
             section("^hello", {"text": "hello yourself"}),
+            section("^long", {"calls": [{"name": "run_shell", "args": {"command": LONG}}]}, {"text": "done"}),
             section("^make", {"calls": [{"name": "run_shell", "args": {"command": "touch made"}}]}, {"text": "done"}),
         ]
     }
@@ -99,6 +101,18 @@ async def test_a_denial_is_passed_on(home: Home) -> None:
             done = await call(client, "start", prompt="make it")
         assert len(asked) == 1 and facts_of(done)["outcome"] == "success"  # the model goes on without it
         assert not (home.work / "made").exists()
+    finally:
+        home.run("daemon", "stop")
+
+
+async def test_what_cannot_be_shown_in_full_is_denied_and_not_asked(home: Home) -> None:
+    try:
+        async with serving(home, "auto", "approve") as (client, asked):
+            done = await call(client, "start", prompt="long one")
+        assert asked == [] and facts_of(done)["outcome"] == "success"  # the model goes on without it
+        assert not (home.work / "made").exists()
+        shown = home.run("session", "show", facts_of(done)["sessionId"])
+        assert "too long to be shown in full" in shown.out + shown.err
     finally:
         home.run("daemon", "stop")
 
