@@ -1,7 +1,8 @@
 """`buddy mcp serve`: Buddy as an MCP server on stdin and stdout, with the tools `start`, `reply` and `status`.
 
 Invariants: a call ends with its run's outcome; an approval is decided by the user of the calling client if it can
-ask (elicitation), and otherwise denied as in a headless run; a client that goes away leaves the run to the daemon.
+ask (elicitation), and otherwise denied as in a headless run; what cannot be shown in full is denied, too; a client that
+goes away leaves the run to the daemon.
 """
 
 import asyncio
@@ -56,6 +57,7 @@ from buddy.version import VERSION
 
 COLUMNS = 100
 MAX_APPROVAL = 16 * 1024
+UNSHOWN = "it is too long to be shown in full by an MCP client, so nobody was asked; do it in smaller steps"
 SHOWN_SESSIONS = 20
 DECISION: dict[str, Any] = {
     "type": "object",
@@ -177,11 +179,7 @@ async def _go_on(client: Client, ctx: Context, waiting: Waiting) -> Reply:
     await client.attach(waiting.session_id, waiting.seq)
     responses = ctx.input_responses or {}
     answer = next((one for one in responses.values() if isinstance(one, ElicitResult)), ElicitResult(action="cancel"))
-    try:
-        await _pass_on(client, waiting, answer)
-    except ProtocolError as error:
-        if error.code not in ("APPROVAL_NOT_FOUND", "APPROVAL_EXPIRED"):
-            raise  # else it was decided elsewhere, and the run shows how
+    await _pass_on(client, waiting, answer)
     return await _follow(client, ctx, waiting.session_id, waiting.run_id)
 
 
@@ -206,31 +204,33 @@ async def _follow(client: Client, ctx: Context, session_id: str, run_id: str) ->
 
 async def _ask(client: Client, ctx: Context, event: Event, run_id: str) -> InputRequiredResult | None:
     request, waiting = _question_of(event, run_id)
-    if request is None or waiting is None or not _can_ask(ctx):
+    if waiting is None or not _can_ask(ctx):
+        return None
+    if request is None:
+        await _pass_on(client, waiting, ElicitResult(action="accept", content={"decision": "deny", "comment": UNSHOWN}))
         return None
     if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
         state = msgspec.json.encode(waiting).decode()
         return InputRequiredResult(input_requests={waiting.kind: ElicitRequest(params=request)}, request_state=state)
     answer = await ctx.session.elicit_form(request.message, request.requested_schema, ctx.request_id)
-    try:
-        await _pass_on(client, waiting, answer)
-    except ProtocolError as error:
-        if error.code not in ("APPROVAL_NOT_FOUND", "APPROVAL_EXPIRED"):
-            raise
+    await _pass_on(client, waiting, answer)
     return None
 
 
 def _question_of(event: Event, run_id: str) -> tuple[ElicitRequestFormParams | None, Waiting | None]:
+    """What to ask, and for what; an approval that cannot be shown in full has nothing to ask."""
     found = event.to_json()
     if found["type"] == "approval_required":
         body = event.body()
-        if not isinstance(body, ApprovalRequired) or body.blobs:
-            return None, None  # what cannot be shown in full is not asked
+        if not isinstance(body, ApprovalRequired):
+            return None, None
+        waiting = Waiting(event.session_id, run_id, event.seq, "approval", body.approval_id)
         lines = [line.text for line in approval_text(body, COLUMNS).lines if line.text]
-        text = "\n".join([body.title, *lines])[:MAX_APPROVAL]
+        text = "\n".join([body.title, *lines])
+        if body.blobs or len(text) > MAX_APPROVAL:
+            return None, waiting
         left = round(body.expires_at / 1000 - time.time())
         text += f"\n(expires in {left} s)" if body.expires_at < NO_EXPIRY else ""
-        waiting = Waiting(event.session_id, run_id, event.seq, "approval", body.approval_id)
         return ElicitRequestFormParams(message=text, requested_schema=DECISION), waiting
     if found["type"] == "question_asked" and found["payload"]["mode"] == "form":
         asked = found["payload"]
@@ -241,6 +241,14 @@ def _question_of(event: Event, run_id: str) -> tuple[ElicitRequestFormParams | N
 
 
 async def _pass_on(client: Client, waiting: Waiting, answer: ElicitResult) -> None:
+    try:
+        await _decide(client, waiting, answer)
+    except ProtocolError as error:
+        if error.code not in ("APPROVAL_NOT_FOUND", "APPROVAL_EXPIRED"):
+            raise  # else it was decided elsewhere, and the run shows how
+
+
+async def _decide(client: Client, waiting: Waiting, answer: ElicitResult) -> None:
     content: dict[str, Any] = dict(answer.content or {})
     if waiting.kind == "question":
         given = content if answer.action == "accept" else None
