@@ -38,6 +38,10 @@ class Entry(Struct, frozen=True, gc=False):
 
     def has_stat(self, info: os.stat_result) -> bool:
         """Whether the file has not been touched since; of a directory only the mode counts."""
+        return self.has_times(info) and (self.is_settled or self.kind == "directory")
+
+    def has_times(self, info: os.stat_result) -> bool:
+        """The same as far as times tell, which may be too coarse for a change in the same moment."""
         if self.kind == "directory":
             return stat.S_ISDIR(info.st_mode) and self.mode == stat.S_IMODE(info.st_mode)
         return (
@@ -46,7 +50,6 @@ class Entry(Struct, frozen=True, gc=False):
             and self.size == info.st_size
             and self.inode == info.st_ino & _LARGEST
             and self.mode == stat.S_IMODE(info.st_mode)
-            and self.is_settled
         )
 
 

@@ -23,6 +23,7 @@ from buddy.checkpoints.workspace import Workspace
 CHANGED = "it was changed since"
 NOT_KEPT = "its earlier content was not kept"
 NOT_EMPTY = "the directory has other files in it"
+OTHER_KIND = "a pipe, socket or device is there now"
 
 
 class Conflict(Struct, frozen=True):
@@ -48,6 +49,9 @@ def plan(
     conflicts: list[Conflict] = []
     for path, should, left in wanted:
         now = workspace.current(path)
+        if now is None and workspace.is_occupied(path):
+            conflicts.append(Conflict(path, OTHER_KIND))
+            continue
         if is_same(now, should):
             continue
         why = refuse(path)
@@ -95,8 +99,9 @@ def carry_out(workspace: Workspace, contents: Contents, steps: Sequence[Change],
     """Do what is not done yet; returns what could not be done. A path that somebody changed meanwhile is left alone."""
     problems: list[Conflict] = []
     due: list[Change] = []
+    checked: dict[str, Entry | None] = {}
     for step in steps:
-        now = workspace.current(step.path)
+        checked[step.path] = now = workspace.current(step.path)
         if is_same(now, step.after):
             continue
         if is_same(now, step.before):
@@ -109,7 +114,7 @@ def carry_out(workspace: Workspace, contents: Contents, steps: Sequence[Change],
             _remove_temporary(folder, step.path)
         for action, step in _in_order(due):
             try:
-                action(folder, contents, step)
+                action(folder, contents, step, checked.get(step.path))
             except (OSError, sqlite3.Error) as error:
                 problems.append(Conflict(step.path, _reason(error)))
             faults.reached("restore.step")
@@ -118,7 +123,8 @@ def carry_out(workspace: Workspace, contents: Contents, steps: Sequence[Change],
     return problems
 
 
-Action = Callable[[Folder, Contents, Change], None]
+Action = Callable[[Folder, Contents, Change, Entry | None], None]
+"""The last is what was at the path when it was checked."""
 
 
 def _in_order(due: list[Change]) -> list[tuple[Action, Change]]:
@@ -150,12 +156,12 @@ def _depth(step: Change) -> int:
     return step.path.count("/")
 
 
-def _open_up(folder: Folder, _contents: Contents, step: Change) -> None:
+def _open_up(folder: Folder, _contents: Contents, step: Change, _checked: Entry | None) -> None:
     if step.after is not None:
         _chmod(folder, step.path, step.after.mode | 0o700)
 
 
-def _set_mode(folder: Folder, _contents: Contents, step: Change) -> None:
+def _set_mode(folder: Folder, _contents: Contents, step: Change, _checked: Entry | None) -> None:
     if step.after is not None:
         _chmod(folder, step.path, step.after.mode)
 
@@ -169,20 +175,21 @@ def _chmod(folder: Folder, path: str, mode: int) -> None:
             os.close(opened)
 
 
-def _remove(folder: Folder, _contents: Contents, step: Change) -> None:
+def _remove(folder: Folder, _contents: Contents, step: Change, checked: Entry | None) -> None:
     with suppress(FileNotFoundError), folder.parent_of(step.path) as (directory, name):
+        _check_unchanged(directory, name, checked)
         if _is_directory(step.before):
             os.rmdir(name, dir_fd=directory)
         else:
             os.unlink(name, dir_fd=directory)
 
 
-def _make_directory(folder: Folder, _contents: Contents, step: Change) -> None:
+def _make_directory(folder: Folder, _contents: Contents, step: Change, _checked: Entry | None) -> None:
     with suppress(FileExistsError), folder.parent_of(step.path) as (directory, name):
         os.mkdir(name, 0o700, dir_fd=directory)
 
 
-def _write(folder: Folder, contents: Contents, step: Change) -> None:
+def _write(folder: Folder, contents: Contents, step: Change, checked: Entry | None) -> None:
     entry = step.after
     data = contents.get(entry.content) if entry else None
     if entry is None or data is None:
@@ -195,11 +202,24 @@ def _write(folder: Folder, contents: Contents, step: Change) -> None:
             else:
                 _write_file(directory, temporary, data, entry.mode)
             faults.reached("restore.written")
+            # A directory that was here is removed by now.
+            _check_unchanged(directory, name, None if _changes_kind(step) else checked)
             os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
             raise
+
+
+def _check_unchanged(directory: int, name: str, checked: Entry | None) -> None:
+    """OSError if a path is no longer as it was checked: somebody saved a file during the restore."""
+    try:
+        info = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        info = None
+    is_unchanged = info is None if checked is None else info is not None and checked.has_times(info)
+    if not is_unchanged:
+        raise OSError(errno.EBUSY, CHANGED)
 
 
 def _temporary_name(name: str) -> str:

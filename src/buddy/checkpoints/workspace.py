@@ -135,6 +135,14 @@ class Workspace:
             self._note(path, self._own(path, known))
         return self.files.get(path)
 
+    def is_occupied(self, path: str) -> bool:
+        """Whether anything is there, also what cannot be kept."""
+        folder = Folder(self.root, self._limits.max_file)
+        try:
+            return folder.stat(path) is not None
+        finally:
+            folder.close()
+
     def _own(self, path: str, known: Entry) -> Entry:
         """The same file, its content read and stored: only then can it be compared."""
         folder = Folder(self.root, self._limits.max_file)
