@@ -133,7 +133,7 @@ class RemoteRequests:
         try:
             reply = await serve(request.body)
         except Moved:
-            await self._channel.repeat(sql.RETURN, request.request_id)
+            await self._channel.repeat(sql.RETURN, request.request_id, self._owner)
         else:
             await self._channel.repeat(sql.REPLY, request.request_id, reply, self._owner)
         self._log.hints.woken(request.session_id or ANY_NODE)

@@ -145,7 +145,10 @@ UNION ALL SELECT t.id, t.session, NULL, t.body FROM taken t
 """
 REPLY = "UPDATE requests SET state = 'done', reply = $2 WHERE id = $1 AND served_by = $3"
 RETURN = f"""
-WITH back AS (UPDATE requests SET state = 'waiting', served_by = NULL WHERE id = $1 RETURNING session)
+WITH back AS (
+  UPDATE requests SET state = 'waiting', served_by = NULL
+  WHERE id = $1 AND state = 'taken' AND served_by = $2 RETURNING session
+)
 UPDATE sessions s SET wakes = wakes + 1, due = CASE WHEN owner IS NULL THEN {_NOW} ELSE due END
 FROM back WHERE s.id = back.session
 """  # noqa: S608 - constants only
