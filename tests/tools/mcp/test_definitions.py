@@ -115,6 +115,13 @@ def test_a_projects_file_cannot_use_secrets_of_the_environment() -> None:
     assert expand("${PLAIN}-${GITHUB_TOKEN:-none}", env, is_project=True) == "/data-none"
 
 
+def test_only_headers_that_may_hold_a_secret_are_hidden() -> None:
+    headers = {"Authorization": "Bearer aaaa1111", "Cookie": "b=2", "X-Api-Key": "cccc3333", "X-Region": "europe-1"}
+    server = McpServer(url="https://example.com", headers=headers)
+    (found,) = define({"s": server}, {}, "buddy.toml", "/").servers
+    assert {"aaaa1111", "b=2", "cccc3333"} < set(found.secrets()) and "europe-1" not in found.secrets()
+
+
 def test_names_are_short_allowed_and_never_the_same() -> None:
     tools = [("a", "b"), ("a", "b.c"), ("a", "b c"), ("x" * 40, "y" * 60), ("x" * 40, "y" * 61), ("ü", "ß")]
     names = name_tools(tools)

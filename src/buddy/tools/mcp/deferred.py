@@ -75,7 +75,7 @@ class DeferredMcp:
             marks = Marks(host.state_dir / "mcp", host.owner) if host.state_dir else None
             if marks is not None:
                 marks.end_leftovers()
-            servers = Servers(host.is_open, host.owner, host.tokens, marks)
+            servers = Servers(host.is_open, host.owner, host.tokens, marks, host.hide)
             self._source = McpSource(servers, self._own, host.is_trusted, host.env, host.hide, self._limit)
         return self._source
 

@@ -25,6 +25,7 @@ from buddy.scrub.scrubber import Scrubber
 PROJECT_FILE = ".mcp.json"
 MAX_BYTES = 256 * 1024
 MAX_SERVERS = 64
+LOGIN_HEADERS = ("authorization", "proxy-authorization", "cookie")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 Pairs = tuple[tuple[str, str], ...]
@@ -63,8 +64,9 @@ class ServerDefinition(Struct, frozen=True):
         return "; ".join(parts)
 
     def secrets(self) -> tuple[str, ...]:
-        """Values that must not be shown: variables that are named like secrets, headers, a password in the address."""
-        words = (word for _, value in self.headers for word in (value, value.rpartition(" ")[2]))
+        """Values that must not be shown: variables and headers that are named so, a password in the address."""
+        hidden = [value for name, value in self.headers if name.lower() in LOGIN_HEADERS or is_secret_name(name)]
+        words = (word for value in hidden for word in (value, value.rpartition(" ")[2]))
         return (*secrets_of(dict(self.env)), *words, password_in(self.url))
 
     def offers(self, tool: str) -> bool:

@@ -31,6 +31,7 @@ from buddy.tools.mcp.contract import NeedsLogin
 REDIRECT = "http://127.0.0.1:{port}/callback"
 # Renewed a little early, so that a token does not expire on its way.
 EARLY_SECONDS = 30.0
+SECRETS = ("access_token", "refresh_token", "id_token", "client_secret", "registration_access_token")
 
 Redirect = Callable[[str], Awaitable[None]]
 Callback = Callable[[], Awaitable[AuthorizationCodeResult]]
@@ -48,9 +49,11 @@ class Stored(Struct, frozen=True):
 class TokenFile:
     """Satisfies the SDK's `TokenStorage`; `context` is what the SDK has found out about the server."""
 
-    def __init__(self, folder: Path, name: str, url: str) -> None:
+    def __init__(self, folder: Path, name: str, url: str, hide: Callable[[str], None] = lambda _: None) -> None:
+        """`hide` is told every secret that is read or stored."""
         self.path = token_path(folder, name)
         self._url = url
+        self._hide = hide
 
     def read(self) -> Stored:
         """What is stored for this address; nothing if the file is another's or cannot be read."""
@@ -58,9 +61,13 @@ class TokenFile:
             found = msgspec.json.decode(self.path.read_bytes(), type=Stored)
         except (OSError, msgspec.MsgspecError):
             return Stored(self._url)
-        return found if found.url == self._url else Stored(self._url)
+        if found.url != self._url:
+            return Stored(self._url)
+        self._hide_secrets(found)
+        return found
 
     def write(self, stored: Stored) -> None:
+        self._hide_secrets(stored)
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_content(self.path, msgspec.json.encode(stored))
         self.path.chmod(0o600)
@@ -70,6 +77,12 @@ class TokenFile:
 
     def update(self, **changes: Any) -> None:
         self.write(msgspec.structs.replace(self.read(), **changes))
+
+    def _hide_secrets(self, stored: Stored) -> None:
+        values = {**(stored.tokens or {}), **(stored.client or {})}
+        for name in SECRETS:
+            if isinstance(secret := values.get(name), str):
+                self._hide(secret)
 
     async def get_tokens(self) -> OAuthToken | None:
         tokens = self.read().tokens
@@ -120,9 +133,9 @@ class Login(OAuthClientProvider):
             self._file.update(metadata=shown, issuer=self.context.auth_server_url or "")
 
 
-def stored_login(folder: Path, name: str, url: str) -> Login | None:
+def stored_login(folder: Path, name: str, url: str, hide: Callable[[str], None] = lambda _: None) -> Login | None:
     """The login that was done before; None if there is none."""
-    storage = TokenFile(folder, name, url)
+    storage = TokenFile(folder, name, url, hide)
     if not storage.read().tokens:
         return None
 

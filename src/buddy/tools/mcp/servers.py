@@ -34,11 +34,13 @@ class Servers:
         owner: str,
         tokens: Path | None = None,
         marks: Marks | None = None,
+        hide: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`tokens` is the folder of logins; `marks` has servers found after a crash."""
         self.on_closed: Callable[[Sequence[str]], None] = lambda _: None
         """Told which sessions are no longer open."""
         self._marks = marks
+        self._hide = hide
         self._is_open = is_open
         self._tokens = tokens
         self._owner = owner
@@ -88,7 +90,7 @@ class Servers:
         if found is None:
             self._started += 1
             nonce = nonce_of(self._owner, self._started)
-            found = ServerConnection(definition, partial(_load, nonce, self._tokens))
+            found = ServerConnection(definition, partial(_load, nonce, self._tokens, self._hide))
             self._connections[definition] = found
             if self._marks is not None and definition.command:
                 self._marks.add(nonce)
@@ -124,13 +126,13 @@ def is_installed() -> bool:
     return importlib.util.find_spec("mcp") is not None
 
 
-async def _load(nonce: str, tokens: Path | None) -> Open:
+async def _load(nonce: str, tokens: Path | None, hide: Callable[[str], None]) -> Open:
     """The part that needs the SDK, imported off the event loop: it takes half a second."""
     if not is_installed():
         raise ServerFailed(MISSING)
     client = await asyncio.to_thread(importlib.import_module, "buddy.tools.mcp.client")
     oauth = await asyncio.to_thread(importlib.import_module, "buddy.tools.mcp.oauth")
-    return partial(_open, client, oauth, nonce, tokens)
+    return partial(_open, client, oauth, nonce, tokens, hide)
 
 
 def _open(
@@ -138,8 +140,10 @@ def _open(
     oauth: ModuleType,
     nonce: str,
     tokens: Path | None,
+    hide: Callable[[str], None],
     definition: ServerDefinition,
     stderr: ServerStderr,
 ) -> AbstractAsyncContextManager[ServerSession]:
-    login = oauth.stored_login(tokens, definition.name, definition.url) if tokens and definition.url else None
+    has_login = tokens and definition.url
+    login = oauth.stored_login(tokens, definition.name, definition.url, hide) if has_login else None
     return client.connect(definition, stderr, nonce, login)
