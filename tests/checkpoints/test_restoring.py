@@ -37,3 +37,14 @@ async def test_a_pipe_in_the_place_of_a_file_is_a_conflict(tmp_path: Path) -> No
         done, conflicts = await workspace.undo(ended.changes)
         assert (done, [one.path for one in conflicts]) == ([], ["text"])
         assert (workspace.root / "text").is_fifo()
+
+
+async def test_what_a_look_at_conflicts_finds_belongs_to_the_open_call(tmp_path: Path) -> None:
+    async with Workspace(tmp_path) as workspace:
+        earlier = await workspace.call("echo one > text")
+        key, _ = await workspace.begin("sess_b")
+        (workspace.root / "text").write_text("two\n")
+        root = workspace.scope().root
+        await workspace.checkpoints.plan(root, earlier.changes, frozenset(), lambda _: None)
+        ended = await workspace.end(key)
+        assert [(one.path, one.word) for one in ended.changes] == [("text", "modified")]

@@ -209,6 +209,8 @@ class Store:
         with self.saving():
             workspace = self.workspace(root)
             yield workspace
+            self._attribute(workspace.noticed, root)
+            workspace.noticed.clear()
             self._save(workspace)
 
     # --- inside ---------------------------------------------------------------------------------------------------

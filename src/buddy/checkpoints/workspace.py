@@ -50,6 +50,8 @@ class Workspace:
         """What changed in `files` and is not saved yet."""
         self.pending: set[str] = set()
         """Files whose content is still to be stored, as it was when they were last seen."""
+        self.noticed: list[Change] = []
+        """What was found by the way, and is nobody's yet."""
         self.reach: Reach | None = None
         """How far the last look at everything reached; None if that is not known."""
         self.is_closed: Callable[[str], bool] = lambda _: False
@@ -129,7 +131,7 @@ class Workspace:
 
     def current(self, path: str) -> Entry | None:
         """A file as it is now, its content stored."""
-        self.look_at([path])
+        self.noticed += self.covered(self.look_at([path]))
         known = self.files.get(path)
         if known is not None and _is_borrowed(known):
             self._note(path, self._own(path, known))
