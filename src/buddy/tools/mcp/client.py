@@ -224,7 +224,7 @@ class SdkSession:
         return self._client
 
     def _failure(self, error: MCPError, posts: int) -> Exception:
-        """What an error means for a call that was begun after so many requests."""
+        """What an error means for a call; `posts` were begun before it."""
         if error.code == CONNECTION_CLOSED and self.reached.sent_nothing(posts):
             self._lose(self.reached.problem)
             return ToolError(f"the server cannot be reached ({self.reached.problem}); nothing was called")

@@ -50,7 +50,7 @@ class TokenFile:
     """Satisfies the SDK's `TokenStorage`; `context` is what the SDK has found out about the server."""
 
     def __init__(self, folder: Path, name: str, url: str, hide: Callable[[str], None] = lambda _: None) -> None:
-        """`hide` is told every secret that is read or stored."""
+        """`hide` gets every secret that is read or stored."""
         self.path = token_path(folder, name)
         self._url = url
         self._hide = hide
