@@ -107,6 +107,22 @@ def test_an_edit_of_the_user_is_a_conflict_and_stays(home: Home) -> None:
     assert (home.work / "kept.txt").read_text() == "mine\n"
 
 
+def test_forcing_a_conflict_goes_on_with_the_same_run(tmp_path: Path) -> None:
+    steps = (shell("echo one > kept.txt"), {"text": "ok"}, shell("echo two > gone.txt; echo new > new"), {"text": "ok"})
+    home = Home(tmp_path / "home").script(*steps)
+    make_files(home.work)
+    run(home)
+    run(home, "-c")
+    (home.work / "gone.txt").write_text("mine\n")
+    assert home.run("undo", "--yes").code == 1
+    assert not (home.work / "new").exists()
+    assert home.run("undo", "--force", "gone.txt", "--yes").code == 0
+    assert (home.work / "gone.txt").read_text() == "precious\n"
+    assert (home.work / "kept.txt").read_text() == "one\n"
+    assert home.run("undo", "--yes").code == 0
+    assert (home.work / "kept.txt").read_text() == "original\n"
+
+
 def test_an_edit_between_two_calls_is_not_lost(home: Home) -> None:
     run(home)
     (home.work / "kept.txt").write_text("changed\nby me\n")

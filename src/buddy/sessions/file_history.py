@@ -43,6 +43,8 @@ class Step(Struct, frozen=True):
     call_id: str | None = None
     undid: tuple[str, ...] | None = None
     is_redo: bool = False
+    is_partial: bool = False
+    """An undo that left conflicts alone."""
 
 
 class Combined(Struct, frozen=True):
@@ -68,7 +70,9 @@ def steps_of(entries: Iterable[Entry]) -> list[Step]:
                 of_turn = turns.get(call_id or "", turn)
                 steps.append(Step(body.checkpoint_id, event.seq, event.run_id, of_turn, call_id))
             case FilesRestored():
-                steps.append(Step(body.checkpoint_id, event.seq, undid=body.undid, is_redo=body.redo))
+                is_partial = bool(body.conflicts)
+                step = Step(body.checkpoint_id, event.seq, undid=body.undid, is_redo=body.redo, is_partial=is_partial)
+                steps.append(step)
             case _:
                 pass
     return [_at_result(step, results) for step in steps]
@@ -79,7 +83,10 @@ def _at_result(step: Step, results: Mapping[str, int]) -> Step:
 
 
 def undone(steps: Iterable[Step]) -> set[str]:
-    """The checkpoints whose changes are undone now: an undo that was taken back counts no longer."""
+    """The checkpoints whose changes are undone now.
+
+    An undo that was taken back counts no longer, and one that left conflicts alone not yet: the next one goes on there.
+    """
     found: set[str] = set()
     earlier = dict[str, set[str]]()
     for step in steps:
@@ -89,7 +96,8 @@ def undone(steps: Iterable[Step]) -> set[str]:
         if step.is_redo:
             for one in step.undid:
                 found = earlier.get(one, found)
-        found = found | set(step.undid)
+        if step.is_redo or not step.is_partial:
+            found = found | set(step.undid)
     return found
 
 
