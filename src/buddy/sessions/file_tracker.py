@@ -51,6 +51,7 @@ class FileTracker:
         self._watched: CallKey | None = None
         self._parts = 0
         self._is_warned = False
+        self._finished = ""
 
     @property
     def why_off(self) -> str:
@@ -84,7 +85,7 @@ class FileTracker:
 
     def end_soon(self, run_id: str, call_id: str) -> None:
         """A call has its result, or will get none."""
-        if self.why_off:
+        if self.why_off or run_id == self._finished:
             return
         key = self._begun.pop(call_id, None) or CallKey(self._session_id, run_id, call_id)
         self._spawn(self._split(call_id) if self._watched is not None else self._end(key, call_id))
@@ -122,9 +123,15 @@ class FileTracker:
             self._warn(str(error))
 
     async def finish(self) -> None:
-        """The calls of the run are over, whether they have results or not."""
+        """The calls of the run are over, whether they have results or not: nothing is recorded after its outcome."""
         for call_id, key in list(self._begun.items()):
             self.end_soon(key.run, call_id)
+        run = self._fold.run
+        if run is not None:
+            for call_id, call in run.open_calls.items():
+                if call.stage == "claimed":  # by a process that died
+                    self.end_soon(run.run_id, call_id)
+            self._finished = run.run_id
         await self.settle()
         watched, self._watched = self._watched, None
         if watched is not None:
