@@ -124,13 +124,14 @@ class FileTracker:
 
     async def finish(self) -> None:
         """The calls of the run are over, whether they have results or not: nothing is recorded after its outcome."""
-        for call_id, key in list(self._begun.items()):
-            self.end_soon(key.run, call_id)
+        ending = {call_id: key.run for call_id, key in self._begun.items()}
         run = self._fold.run
         if run is not None:
-            for call_id, call in run.open_calls.items():
-                if call.stage == "claimed":  # by a process that died
-                    self.end_soon(run.run_id, call_id)
+            # Also those that a process claimed that died.
+            ending |= {call_id: run.run_id for call_id, call in run.open_calls.items() if call.stage == "claimed"}
+        for call_id, run_id in ending.items():
+            self.end_soon(run_id, call_id)
+        if run is not None:
             self._finished = run.run_id
         await self.settle()
         watched, self._watched = self._watched, None
