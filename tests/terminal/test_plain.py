@@ -102,7 +102,7 @@ def test_lines_typed_before_a_question_come_after_it(home: Home) -> None:
         terminal.type("y\n")
         terminal.wait_for("✓ approved")
         terminal.type("y\n")  # while the first command runs
-        (home.work / "typed").touch()
+        (home.work / "typed").mkdir()  # a file of that name would be part of what is approved
         terminal.wait_for("approve? [y/N] ", times=2)
         terminal.type("\x04")
         terminal.wait_for("the input ended, so this is denied")
@@ -111,7 +111,7 @@ def test_lines_typed_before_a_question_come_after_it(home: Home) -> None:
     assert not (home.work / "ran").exists()
 
 
-SLOW = {"name": "run_shell", "args": {"command": "while ! test -e typed; do sleep 0.05; done"}}
+SLOW = {"name": "run_shell", "args": {"command": "while ! test -d typed; do sleep 0.05; done"}}
 
 
 def test_an_interrupt_ends_it_while_it_waits_for_a_line(home: Home) -> None:
