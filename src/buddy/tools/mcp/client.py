@@ -41,6 +41,7 @@ from buddy.version import VERSION
 
 MAX_ERROR = 2000
 _BROKEN = (OSError, ValidationError, RuntimeError)
+_CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _CLIENT = Implementation(name="buddy", version=VERSION)
 
 
@@ -49,16 +50,19 @@ async def connect(
     definition: ServerDefinition, stderr: ServerStderr, nonce: str, login: httpx2.Auth | None = None
 ) -> AsyncGenerator["SdkSession"]:
     """Connect and list the tools; ServerFailed says why that did not work, NeedsLogin that a login is missing."""
-    session = SdkSession(definition)
+    session, is_left = SdkSession(definition), False
     try:
         async with _client(definition, session, stderr, nonce, login) as client:
             session.use(client)
             await session.refresh()
             async with _following_changes(client, session):
                 yield session
+                is_left = True
     except (ServerFailed, UserError, OAuthFlowError, MCPError, httpx2.HTTPError, *_BROKEN) as error:
         raise _failed(session, error) from error
     except ExceptionGroup as group:
+        if is_left and all(isinstance(error, _CLOSED) for error in _leaves(group)):
+            return  # an answer came while the connection was being closed, and nobody waits for it
         raise _failed(session, next(_leaves(group))) from group
 
 
