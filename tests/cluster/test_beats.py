@@ -35,7 +35,7 @@ class StuckNode:
             self.beaten_often.set()
         if self.beats % 2 == 0:
             raise KeyError("a mistake")
-        return Beat("ready", {"sess_leaked": 1}, 0)
+        return Beat("ready", {}, 0)
 
     async def nodes(self) -> list[Any]:
         return [] if self.beats == 0 else await self._wait("nodes")
@@ -53,8 +53,12 @@ class StuckNode:
     def runs(self) -> int:
         return 0
 
-    def knows(self, session_id: str) -> bool:
-        return session_id != "sess_leaked"
+    def count_leaked(self, held: dict[str, int]) -> list[Lease]:
+        del held
+        return []
+
+    def wanted(self) -> set[str]:
+        return set()
 
     async def _wait(self, what: str) -> Any:
         self.stuck.append(what)

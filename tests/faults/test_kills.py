@@ -52,7 +52,6 @@ def test_a_process_killed_at_any_kind_of_boundary_leaves_a_sound_session(boundar
     assert kill_at(asked or spread(boundaries, FEW), tmp_path) == []
 
 
-@pytest.mark.xfail(run=False, reason="on a shared log the second process does not come to its end within the deadline")
 def test_a_process_on_a_shared_log_that_is_killed_leaves_a_sound_session(
     boundaries: list[str], tmp_path: Path, postgres: Postgres
 ) -> None:

@@ -22,8 +22,6 @@ from buddy.sessions.session import Session
 
 BEATS_PER_LEASE = 4
 POLLS_PER_LEASE = 12
-LEAKED_BEATS = 3
-"""A session that this node holds by the log, and does not know for this many beats, is let go."""
 HAND_OVER_SECONDS = 5.0
 """How long a call that changes something may go on when its session is handed over."""
 CLOSE_SECONDS = 2.0
@@ -90,7 +88,6 @@ class Fleet:
         self._aside: set[asyncio.Task[None]] = set()
         self._after_beat: asyncio.Task[None] | None = None
         self._work_news, self._beat_news = asyncio.Event(), asyncio.Event()
-        self._leaked: dict[tuple[str, int], int] = {}
         self._draining: asyncio.Task[None] | None = None
 
     @property
@@ -174,7 +171,7 @@ class Fleet:
             self.state = "ready"
             log.info("takes sessions again")
         self._drop_lost(before, beat)
-        leaked = self._count_leaked(beat)
+        leaked = self._held.count_leaked(beat.held)
         if self._after_beat is None or self._after_beat.done():
             self._after_beat = self._do_aside(self._follow_beat(leaked))
 
@@ -199,20 +196,26 @@ class Fleet:
                 log.warning("%s was taken by another node", session_id)
                 self._do_aside(self._held.drop(session_id))
 
-    def _count_leaked(self, beat: Beat) -> list[Lease]:
-        """What this node has held for long without knowing: an answer was lost."""
-        unknown = {(one, epoch) for one, epoch in beat.held.items() if not self._held.knows(one)}
-        self._leaked = {key: self._leaked.get(key, 0) + 1 for key in unknown}
-        return [Lease(*key, "") for key, beats in self._leaked.items() if beats >= LEAKED_BEATS]
-
     # --- working ----------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
         await self.requests.serve_waiting(self._serve)
         room = self._role.capacity() - len(self._opening)
-        if self._role.is_daemon and self.may_take and room > 0:
+        if not self.may_take or room <= 0:
+            return
+        if self._role.is_daemon:
             for taken in await self._placement.take(room):
                 self._open_soon(taken)
+        else:
+            await self._take_wanted()
+
+    async def _take_wanted(self) -> None:
+        """A command takes only what it asks for itself, once the process that had it is gone."""
+        for session_id in self.requests.wanted():
+            is_ours = self._held.knows(session_id) or self._held.leaks(session_id)
+            lease = None if is_ours else await self._placement.acquire(session_id)
+            if lease is not None:
+                self._open_soon(Taken(lease, "lost_node"))
 
     def _open_soon(self, taken: Taken) -> None:
         self._listener.took(taken.reason)

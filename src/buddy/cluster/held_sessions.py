@@ -9,11 +9,14 @@ from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
 LOOK_SECONDS = 0.05
+LEAKED_BEATS = 3
+"""A session that this node holds by the log, and does not know for this many beats, is let go."""
 
 
 class HeldSessions:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+        self._leaked: dict[tuple[str, int], int] = {}
 
     def epochs(self) -> dict[str, int]:
         """The epochs under which sessions are open here."""
@@ -28,6 +31,16 @@ class HeldSessions:
         sessions = self._sessions
         is_coming = session_id in sessions.opening or session_id in sessions.granted
         return is_coming or any(session.session_id == session_id for session in sessions.open_sessions)
+
+    def count_leaked(self, held: dict[str, int]) -> list[Lease]:
+        """What this node has held by the log for several beats without knowing: an answer was lost."""
+        unknown = {(session_id, epoch) for session_id, epoch in held.items() if not self.knows(session_id)}
+        self._leaked = {key: self._leaked.get(key, 0) + 1 for key in unknown}
+        return [Lease(*key, "") for key, beats in self._leaked.items() if beats >= LEAKED_BEATS]
+
+    def leaks(self, session_id: str) -> bool:
+        """Whether this node held it at the last beat without knowing it."""
+        return any(session_id == leaked for leaked, _ in self._leaked)
 
     async def adopt(self, lease: Lease) -> Session:
         """Open a session that was taken."""

@@ -1,7 +1,7 @@
 """Requests that another node serves: put where the session's owner finds them, and answered with the outcome.
 
 Invariants: a request is taken once, before it is served, so a node that dies while it serves one leaves it unanswered
-rather than done twice; whoever waits for an answer learns that its server was lost.
+rather than done twice; the node that waits for an answer learns that its server was lost.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class RemoteRequests:
         self._owner = owner
         self._ttl = ttl_ms
         self._channel = Channel(log.server)
-        self._waiting: dict[str, asyncio.Future[bytes]] = {}
+        self._waiting: dict[str, tuple[RemoteRequest, asyncio.Future[bytes]]] = {}
         self._serving: set[asyncio.Task[None]] = set()
         self._polling: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -58,7 +58,7 @@ class RemoteRequests:
     async def ask(self, request: RemoteRequest, seconds: float | None = None) -> bytes:
         """Have a request served by another node; ServerLost if that node died meanwhile."""
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting[request.request_id] = future
+        self._waiting[request.request_id] = request, future
         try:
             await self._put(request)
             self._poll_soon()
@@ -69,6 +69,10 @@ class RemoteRequests:
         finally:
             del self._waiting[request.request_id]
             await self._channel.repeat(sql.FORGET, request.request_id)
+
+    def wanted(self) -> set[str]:
+        """The sessions that requests of this node are about."""
+        return {request.session_id for request, _ in self._waiting.values() if request.session_id is not None}
 
     async def _put(self, request: RemoteRequest) -> None:
         if request.session_id is not None:
@@ -99,7 +103,7 @@ class RemoteRequests:
         for request_id, state, reply, is_lost in await self._log.reads.fetch(
             sql.ANSWERS, list(self._waiting), self._ttl
         ):
-            future = self._waiting.get(request_id)
+            _, future = self._waiting.get(request_id, (None, None))
             if future is None or future.done():
                 continue
             if state == "done":
