@@ -1,16 +1,15 @@
 """An issuer of JSON Web Tokens: it signs them, and writes or serves its public keys."""
 
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
+
+from tests.harness.http_server import ThreadedServer
 
 ISSUER = "https://issuer.test/"
 AUDIENCE = "buddy"
@@ -36,40 +35,14 @@ class Issuer:
         return path
 
 
-class KeyServer:
+class KeyServer(ThreadedServer):
     """Serves the public keys of an issuer; use it as `with KeyServer(issuer) as server`."""
 
     def __init__(self, issuer: Issuer) -> None:
+        super().__init__()
         self.issuer = issuer
         self.reads = 0
-        server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                server.reads += 1
-                body = json.dumps(server.issuer.jwks()).encode()
-                self.send_response(200)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's word
-                """Nothing is written to the test's output."""
-
-        self._http = HTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}/keys"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+    def answer(self, path: str, body: bytes) -> bytes:  # noqa: ARG002 - whatever is asked
+        self.reads += 1
+        return json.dumps(self.issuer.jwks()).encode()

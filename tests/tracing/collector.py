@@ -1,14 +1,10 @@
 """A collector on this machine: an OTLP/HTTP receiver that decodes what it is sent."""
 
-import gzip
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from types import TracebackType
-from typing import Self
-
 from msgspec import Struct
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+
+from tests.harness.http_server import ThreadedServer
 
 Plain = str | int | float | bool | list[str]
 
@@ -28,47 +24,19 @@ class Received(Struct, frozen=True):
     events: list[str]
 
 
-class Collector:
+class Collector(ThreadedServer):
     """Use it as `with Collector() as collector`; `spans` is what has come."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.spans: list[Received] = []
         self.resources: list[dict[str, Plain]] = []
         self.bodies: list[bytes] = []
-        collector = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                if self.headers["content-encoding"] == "gzip":
-                    body = gzip.decompress(body)
-                assert self.path == "/v1/traces"
-                collector.take(body)
-                self.send_response(200)
-                self.send_header("content-type", "application/x-protobuf")
-                self.send_header("content-length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's word
-                """Nothing is written to the test's output."""
-
-        self._http = HTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+    def answer(self, path: str, body: bytes) -> bytes:
+        assert path == "/v1/traces"
+        self.take(body)
+        return b""
 
     def take(self, body: bytes) -> None:
         self.bodies.append(body)

@@ -1,55 +1,28 @@
 """Metrics, as a real OTLP receiver gets them from a real daemon."""
 
-import gzip
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from buddy.daemon.metrics import metrics_endpoint
 from tests.harness.clients import send, start, wire_client
 from tests.harness.daemon import Daemon
+from tests.harness.http_server import ThreadedServer
 
 
-class MetricsCollector:
+class MetricsCollector(ThreadedServer):
     """The last value of each metric, by name and attributes."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.values: dict[tuple[str, ...], float] = {}
         self.resources: list[dict[str, str]] = []
-        collector = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                if self.headers["content-encoding"] == "gzip":
-                    body = gzip.decompress(body)
-                if self.path == "/v1/metrics":
-                    collector.take(body)
-                self.send_response(200)
-                self.send_header("content-length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's word
-                """Nothing is written to the test's output."""
-
-        self._http = HTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+    def answer(self, path: str, body: bytes) -> bytes:
+        if path == "/v1/metrics":
+            self.take(body)
+        return b""
 
     def take(self, body: bytes) -> None:
         for of_resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
