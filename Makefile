@@ -24,7 +24,7 @@ PROGRESS = { total=$$(grep -c '==' requirements.lock); count=0; last=""; \
 	Installing) if [ -t 2 ]; then printf '\r\033[K' >&2; fi; echo "  unpacking $$count packages…" >&2;; \
 	esac; done; }
 
-.PHONY: help install local services demo test check bench bench-peers faults fuzz schema wheel lock clean
+.PHONY: help install local services demo test check bench bench-peers faults fleet fuzz schema wheel lock clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -80,6 +80,12 @@ bench-peers: $(READY) ## The same next to other agents; missing ones are install
 
 faults: $(READY) ## Kill the runtime at every named boundary and check what is left
 	$(BIN)/pytest tests/faults tests/daemon -m "slow or not slow" $(ARGS)
+
+SESSIONS ?= 100
+MINUTES ?= 10
+
+fleet: $(READY) ## Use a fleet while nodes fail at random, then check everything (SESSIONS=20 MINUTES=2, ARGS="--seed 1")
+	@$(BIN)/python -m tests.fleet.soak --sessions $(SESSIONS) --minutes $(MINUTES) $(ARGS)
 
 FUZZ_SECONDS ?= 600
 

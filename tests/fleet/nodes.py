@@ -18,10 +18,10 @@ from typing import Any, Self
 from buddy.log.postgres.postgres import PostgresLog
 from buddy.protocol.envelopes import Event
 from tests.harness.checker import Received, Recorded, check
-from tests.harness.clients import attach, wire_client
+from tests.harness.clients import attach, send, wire_client
 from tests.harness.daemon import Daemon
 from tests.harness.logs import read_all
-from tests.harness.postgres import Postgres
+from tests.harness.postgres import Postgres, url_of_both
 from tests.harness.processes import PATIENCE
 from tests.harness.scripts import Reply, section, shell
 from tests.harness.wire_client import ErrorResponse, Message, WireClient
@@ -42,7 +42,15 @@ SCRIPT: list[Reply] = [
 class FleetOf:
     """Use it as `async with FleetOf(folder, server, "a", "b") as fleet`."""
 
-    def __init__(self, folder: Path, server: Postgres, *names: str, more: str = "", web: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        server: Postgres,
+        *names: str,
+        more: str = "",
+        web: str = "",
+        script: Sequence[Reply] = SCRIPT,
+    ) -> None:
         self.folder = folder
         self.server = server
         self.url = server.database()
@@ -51,6 +59,7 @@ class FleetOf:
         self.workspace = folder / "workspace"
         self.received: list[tuple[WireClient, str, int]] = []
         self._more = more
+        self._script = script
         self._clients = AsyncExitStack()
         self.nodes: dict[str, Daemon] = {}
         self.workspace.mkdir()
@@ -60,7 +69,7 @@ class FleetOf:
         (programs / "ssh").write_text(SSH % folder)
         (programs / "ssh").chmod(0o755)
         self.faults: dict[str, str] = {}
-        self._env = {"BUDDY_LOG": self.url, "PATH": f"{programs}:{os.environ['PATH']}"}
+        self.env = {"BUDDY_LOG": self.url, "PATH": f"{programs}:{os.environ['PATH']}"}
         for name in names:
             self.add(name)
         if web:
@@ -68,7 +77,7 @@ class FleetOf:
 
     def add(self, folder: str, **settings: object) -> Daemon:
         """One more node, named as its folder unless the settings say otherwise."""
-        text = json.dumps(SCRIPT).replace("LEDGER", str(self.ledger))
+        text = json.dumps(self._script).replace("LEDGER", str(self.ledger))
         daemon = Daemon(self.folder / folder, script=json.loads(text))
         lines = [f"{key} = {json.dumps(value)}" for key, value in {"name": folder, **settings}.items()]
         config = daemon.config.read_text() + "[node]\n" + "\n".join(lines) + f"\n{self._more}\n"
@@ -79,7 +88,7 @@ class FleetOf:
     async def __aenter__(self) -> Self:
         for name, daemon in self.nodes.items():
             armed = {"BUDDY_FAULT": self.faults[name]} if name in self.faults else {}
-            daemon.launch(**self._env, **armed)
+            daemon.launch(**self.env, **armed)
         for daemon in self.nodes.values():
             await asyncio.to_thread(self._wait_ready, daemon)
         return self
@@ -97,8 +106,12 @@ class FleetOf:
         for daemon in self.nodes.values():
             daemon.stop()
 
+    def use_standby(self, standby: Postgres) -> None:
+        """Have nodes and the test use a standby once it is promoted."""
+        self.url = self.env["BUDDY_LOG"] = url_of_both(self.server, standby, self.database)
+
     def restart(self, name: str) -> None:
-        self.nodes[name].start(**self._env)
+        self.nodes[name].start(**self.env)
 
     async def client(self, name: str) -> WireClient:
         return await self._clients.enter_async_context(wire_client(self.nodes[name], name="console"))
@@ -115,6 +128,15 @@ class FleetOf:
         session_id = (await client.ask("start_session", request))["sessionId"]
         self.received.append((client, session_id, 0))
         return session_id
+
+    async def stream(self, sender: str = "a") -> tuple[WireClient, WireClient, str]:
+        """A run that node `a` streams to clients of `a` and `b`; the message came through `sender`."""
+        here, there = await self.client("a"), await self.client("b")
+        session_id = await self.start(here, approvalPolicy="all")
+        await self.attach(there, session_id)
+        await send({"a": here, "b": there}[sender], session_id, "drip")
+        await there.wait_for("assistant_token")
+        return here, there, session_id
 
     async def attach(self, client: WireClient, session_id: str, last_seen: int = 0) -> None:
         self.received.append((client, session_id, last_seen))

@@ -67,11 +67,7 @@ async def test_a_killed_node_loses_its_runs_to_another(tmp_path: Path, postgres:
 
 async def test_a_paused_node_does_nothing_more_when_it_wakes(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
-        here, there = await fleet.client("a"), await fleet.client("b")
-        session_id = await fleet.start(here, approvalPolicy="all")
-        await fleet.attach(there, session_id)
-        await send(here, session_id, "drip")
-        await there.wait_for("assistant_token")
+        here, there, session_id = await fleet.stream()
         fleet.nodes["a"].signal(signal.SIGSTOP)
         await taken_over(there, "b", "a")
         fleet.nodes["a"].signal(signal.SIGCONT)
@@ -188,11 +184,7 @@ async def test_an_approval_expires_although_no_node_has_its_session(tmp_path: Pa
 async def test_a_restarted_database_is_a_pause(tmp_path: Path) -> None:
     with Postgres() as server:
         async with FleetOf(tmp_path, server, "a", "b") as fleet:
-            here, there = await fleet.client("a"), await fleet.client("b")
-            session_id = await fleet.start(here, approvalPolicy="all")
-            await fleet.attach(there, session_id)
-            await send(here, session_id, "drip")
-            await there.wait_for("assistant_token")
+            here, there, session_id = await fleet.stream()
             await asyncio.to_thread(server.kill)
             await asyncio.sleep(4)  # longer than a lease
             await asyncio.to_thread(server.start)
@@ -208,16 +200,9 @@ async def test_a_restarted_database_is_a_pause(tmp_path: Path) -> None:
 
 async def test_killed_connections_lose_nothing(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
-        here, there = await fleet.client("a"), await fleet.client("b")
-        session_id = await fleet.start(here, approvalPolicy="all")
-        await fleet.attach(there, session_id)
-        await send(there, session_id, "drip")
-        await there.wait_for("assistant_token")
+        _, there, session_id = await fleet.stream("b")
         for _ in range(3):
-            fleet.sql(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+            postgres.end_connections(fleet.url)
             await asyncio.sleep(0.3)
         assert (await there.wait_for("run_complete"))["payload"]["outcome"] == "success"
         await send(there, session_id, "twice")

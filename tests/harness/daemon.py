@@ -57,6 +57,7 @@ class Daemon:
         self.flags: list[str] = ["--listen", "127.0.0.1:0"] if web else []
         self.process: subprocess.Popen[bytes] | None = None
         self.before_exec = ""
+        self.prefix: list[str] = []
         self._output = folder / "output"
         self.workspace.mkdir(parents=True, exist_ok=True)
         (self.workspace / "a.txt").write_text("hello")
@@ -84,7 +85,7 @@ class Daemon:
     def launch(self, *more: str, **env: str) -> "subprocess.Popen[bytes]":
         with self._output.open("ab") as output:
             self.process = subprocess.Popen(
-                [*_after(self.before_exec), *BUDDY, "daemon", "run", *self.flags, *self.places(), *more],
+                [*self.prefix, *_after(self.before_exec), *BUDDY, "daemon", "run", *self.flags, *self.places(), *more],
                 env=clean_environment(HOME=str(self.folder), PYTHONUNBUFFERED="1", **env),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

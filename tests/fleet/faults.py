@@ -1,0 +1,136 @@
+"""What happens to a fleet while people use it: nodes are killed, paused, drained and stopped, the database fails.
+
+Invariants: one node stays healthy; whatever was done to a node or the database is undone before `stop` returns.
+"""
+
+import asyncio
+import math
+import random
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct
+
+from tests.fleet.nodes import FleetOf
+from tests.harness.clients import wire_client
+from tests.harness.postgres import Postgres
+from tests.harness.processes import PATIENCE
+
+LEASE_SECONDS = 3.0
+
+
+class Fault(Struct):
+    """From when to when it lasted, by the clock of events; `node` is empty for what happens to the database."""
+
+    kind: str
+    node: str
+    began: float
+    ended: float = math.inf
+
+
+class Faults:
+    """Chooses from `kinds` at random, one every `seconds` on average."""
+
+    def __init__(self, fleet: FleetOf, kinds: Sequence[str], seconds: float, chance: random.Random) -> None:
+        self.history: list[Fault] = []
+        self.drains: list[float] = []
+        self._fleet = fleet
+        self._kinds = kinds
+        self._seconds = seconds
+        self._chance = chance
+        self._unwell: set[str] = set()
+        self.standby: Postgres | None = None
+        self._all: dict[str, Callable[[str], Awaitable[None]]] = {
+            "kill": self._kill,
+            "pause": self._pause,
+            "drain": self._drain,
+            "stop": self._stop,
+        }
+        self._of_database: dict[str, Callable[[], Awaitable[None]]] = {
+            "connections": self._end_connections,
+            "database": self._crash_database,
+            "failover": self._fail_over,
+        }
+
+    async def go_on(self, until: float) -> None:
+        """Let things happen until then, and wait until all is well again."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(1_000_000):
+                await asyncio.sleep(self._chance.uniform(0, 2) * self._seconds)
+                if time.monotonic() >= until:
+                    return
+                # Each kind in turn before the choice is free: a short run has them all.
+                self._begin(
+                    group, self._kinds[number] if number < len(self._kinds) else self._chance.choice(self._kinds)
+                )
+
+    def remove_servers(self) -> None:
+        """End the database's servers, whichever they are by now."""
+        for server in (self._fleet.server, self.standby):
+            if server is not None:
+                server.remove()
+
+    def _begin(self, group: asyncio.TaskGroup, kind: str) -> None:
+        if kind in self._of_database:
+            if "" not in self._unwell:
+                group.create_task(self._happen(kind, "", self._of_database[kind]()))
+            return
+        healthy = sorted(set(self._fleet.nodes) - self._unwell)
+        if len(healthy) > 1:
+            name = self._chance.choice(healthy)
+            group.create_task(self._happen(kind, name, self._all[kind](name)))
+
+    async def _happen(self, kind: str, name: str, work: Awaitable[None]) -> None:
+        self._unwell.add(name)
+        fault = Fault(kind, name, time.time() * 1000)
+        self.history.append(fault)
+        await work
+        fault.ended = time.time() * 1000
+        self._unwell.discard(name)
+
+    async def _kill(self, name: str) -> None:
+        await asyncio.to_thread(self._fleet.nodes[name].kill)
+        await asyncio.sleep(self._chance.uniform(0, 2) * LEASE_SECONDS)
+        await self._restart(name)
+
+    async def _pause(self, name: str) -> None:
+        self._fleet.nodes[name].signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(self._chance.uniform(1.2, 2) * LEASE_SECONDS)
+        finally:
+            self._fleet.nodes[name].signal(signal.SIGCONT)
+
+    async def _drain(self, name: str) -> None:
+        """As in a rolling upgrade: hand over, stop, start again."""
+        async with wire_client(self._fleet.nodes[name], name="console") as client:
+            await client.ask("drain_node", {"node": name})
+            self.drains.append(await self._fleet.wait_state(client, name, "drained"))
+        await self._stop(name)
+
+    async def _stop(self, name: str) -> None:
+        code = await asyncio.to_thread(self._fleet.nodes[name].stop)
+        assert code == 0, f"{name} ended with {code}: {self._fleet.nodes[name].output()}"
+        await self._restart(name)
+
+    async def _restart(self, name: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.to_thread(self._fleet.restart, name)
+
+    async def _end_connections(self) -> None:
+        await asyncio.to_thread(self._fleet.server.end_connections, self._fleet.url)
+
+    async def _crash_database(self) -> None:
+        await asyncio.to_thread(self._fleet.server.kill)
+        await asyncio.sleep(self._chance.uniform(0, 1) * LEASE_SECONDS)
+        await asyncio.to_thread(self._fleet.server.start)
+
+    async def _fail_over(self) -> None:
+        """The server dies, its standby takes its place, and gets a standby itself."""
+        before, standby = self._fleet.server, self.standby
+        assert standby is not None, "a failover needs a standby"
+        await asyncio.to_thread(before.kill)
+        await asyncio.to_thread(standby.promote)
+        self._fleet.server = standby
+        await asyncio.to_thread(before.remove)
+        self.standby = await asyncio.to_thread(standby.add_standby, before.port)
