@@ -29,10 +29,15 @@ def contents_of(changes: Iterable[Change]) -> set[bytes]:
     return {half.content for half in halves if half is not None and half.content and half.kind != "directory"}
 
 
+def is_counted(change: Change) -> bool:
+    """Whether the change is small enough to count its lines."""
+    return sum(half.size for half in (change.before, change.after) if half is not None) <= MAX_COUNTED
+
+
 def count_lines(change: Change, contents: Mapping[bytes, bytes]) -> tuple[int, int]:
     """How many lines were added and removed; none in what is not text."""
     before, after = _data(change.before, contents), _data(change.after, contents)
-    if before is None or after is None or len(before) + len(after) > MAX_COUNTED:
+    if before is None or after is None:
         return 0, 0
     if b"\0" in before[:8192] or b"\0" in after[:8192]:
         return 0, 0

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from buddy.checkpoints.checkpoints import CheckpointError, Checkpoints
 from buddy.checkpoints.entries import Change
-from buddy.checkpoints.listing import contents_of, count_lines, describe, listed, name_of
+from buddy.checkpoints.listing import contents_of, count_lines, describe, is_counted, listed, name_of
 from buddy.checkpoints.store import CallKey, Coverage, Ended, Scope
 from buddy.errors import LogError
 from buddy.log.contract import Log
@@ -223,14 +223,17 @@ async def _recorded(log: Log, session_id: str) -> set[str]:
 
 async def list_files(checkpoints: Checkpoints, changes: Sequence[Change]) -> tuple[ChangedFile, ...]:
     """Changes as events list them; lines are counted as far as the list is likely to be shown."""
-    shown = listed(changes)
-    contents = await checkpoints.read(contents_of(shown[:MAX_LISTED]))
     files: list[ChangedFile] = []
-    for at, change in enumerate(shown):
-        counted = at < MAX_LISTED
-        added, removed = await asyncio.to_thread(count_lines, change, contents) if counted else (0, 0)
+    for at, change in enumerate(listed(changes)):
+        added, removed = await _count_lines(checkpoints, change) if at < MAX_LISTED else (0, 0)
         files.append(ChangedFile(name_of(change), change.word, added, removed))
     return tuple(files)
+
+
+async def _count_lines(checkpoints: Checkpoints, change: Change) -> tuple[int, int]:
+    if not is_counted(change):
+        return 0, 0
+    return await asyncio.to_thread(count_lines, change, await checkpoints.read(contents_of([change])))
 
 
 def _uncovered(coverage: Coverage, *, is_recovered: bool) -> str | None:

@@ -114,11 +114,11 @@ async def _file_changes(
         return []
     shown = listed(changes)
     counted = await list_files(checkpoints, shown)
-    contents = await checkpoints.read(contents_of(shown)) if with_diffs else {}
     left, files = MAX_DIFFS, list[FileChange]()
     for change, file in zip(shown, counted, strict=True):
         text = None
         if with_diffs and left > 0:
+            contents = await checkpoints.read(contents_of([change]))
             whole = await asyncio.to_thread(_diff, change, contents)
             text = cut(await take_turns(services.scrubber.text_steps(whole)))
             left -= len(text)
