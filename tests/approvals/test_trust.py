@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from buddy.approvals.trust import MAX_FILES, MAX_TRUSTED, TRUST_FILES, Effect, Trust, effects_of, hash_of
+from buddy.approvals.hook_files import MAX_FILES
+from buddy.approvals.trust import MAX_TRUSTED, TRUST_FILES, Effect, Trust, effects_of, hash_of
 from buddy.cli.folder_trust import NAMES
 from buddy.errors import UserError
 

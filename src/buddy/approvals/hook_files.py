@@ -1,9 +1,9 @@
-"""The files of a folder that its hooks consist of: the definitions, and the scripts in the folder that they start.
+"""The files of a folder that its hooks consist of: the definitions, and the scripts of the repository that they start.
 
-Invariant: a script that a definition names is covered by the same trust, so that changing it ends that trust.
+Invariants: a script that a definition names, one that such a script loads, and everything in the folders for scripts
+is covered by the same trust, so that changing it ends that trust; linked folders are followed.
 """
 
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +12,14 @@ from typing import Any
 import msgspec
 from msgspec import ValidationError, convert
 
+from buddy.errors import UserError
+from buddy.named_files import digest_of, named_files
 from buddy.regular_files import read_regular
 
 HOOK_FILES = (".claude/settings.json", ".agents/hooks.json")
 SCRIPT_FOLDERS = (".claude/hooks", ".agents/hooks")
 MAX_BYTES = 1024 * 1024
-MAX_SCRIPTS = 100
+MAX_FILES = 500
 
 
 def has_hooks(user_file: Path, root: str | None) -> bool:
@@ -32,23 +34,35 @@ def hook_commands(folder: Path, *names: str) -> list[tuple[str, str]]:
 
 
 def named_scripts(folder: Path) -> list[str]:
-    """The files inside the folder, relative to it, that its hooks name."""
-    found: set[str] = set()
-    for _, command in hook_commands(folder):
-        found.update(_scripts_of(command, folder))
-    return sorted(found)[:MAX_SCRIPTS]
+    """The files, as absolute paths, that the folder's hooks start; UserError if they are too many."""
+    return named_files([command for _, command in hook_commands(folder)], str(folder))
 
 
 def hooks_digest(folder: Path) -> str:
-    """A hash over the definitions and the scripts that they name; cheap enough for every call."""
-    digest = hashlib.sha256()
-    for name in (*HOOK_FILES, *named_scripts(folder)):
-        try:
-            content = read_regular(str(folder / name), MAX_BYTES, follow=True)
-        except OSError:
-            content = b"-"
-        digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape") + content)
-    return digest.hexdigest()
+    """A hash over the definitions and the scripts that they start; cheap enough for every call."""
+    try:
+        scripts = [str(path) for name in SCRIPT_FOLDERS for path in files_below(folder / name)]
+        return digest_of((*(f"{folder}/{name}" for name in HOOK_FILES), *scripts, *named_scripts(folder)))
+    except UserError as error:
+        return str(error)  # nothing that a trusted folder ever has
+
+
+def files_below(folder: Path) -> list[Path]:
+    """All files of a directory except installed packages; linked folders are followed, but not in circles."""
+    found: list[Path] = []
+    seen: set[str] = set()
+    for base, directories, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(base)
+        if real in seen:
+            directories.clear()
+            continue
+        seen.add(real)
+        directories[:] = sorted(name for name in directories if name != "node_modules")
+        links = [name for name in directories if os.path.islink(os.path.join(base, name))]  # noqa: PTH114, PTH118 - as os.walk gives them
+        found += [Path(base, name) for name in (*names, *links)]
+        if len(found) > MAX_FILES:
+            raise UserError(f"{folder} has more than {MAX_FILES} files", hint="reduce it before you trust it")
+    return sorted(found)
 
 
 def _commands_of(path: Path) -> Iterator[tuple[str, str]]:
@@ -80,18 +94,3 @@ def as_list(value: object) -> list[object] | None:
         return convert(value, list[object])
     except ValidationError:
         return None
-
-
-def _scripts_of(command: str, folder: Path) -> Iterator[str]:
-    import shlex
-
-    root = str(folder)
-    text = command.replace("${CLAUDE_PROJECT_DIR}", root).replace("$CLAUDE_PROJECT_DIR", root)
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
-    for word in words:
-        path = os.path.normpath(os.path.join(root, word))  # noqa: PTH118 - a word, not a path yet
-        if len(word) < 1024 and path.startswith(f"{root}/") and os.path.isfile(path):  # noqa: PTH113 - as above
-            yield path.removeprefix(f"{root}/")

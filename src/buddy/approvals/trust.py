@@ -13,8 +13,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from buddy.approvals.hook_files import HOOK_FILES, SCRIPT_FOLDERS, hook_commands, named_scripts
+from buddy.approvals.hook_files import (
+    HOOK_FILES,
+    SCRIPT_FOLDERS,
+    files_below,
+    hook_commands,
+    named_scripts,
+)
 from buddy.errors import UserError
+from buddy.named_files import MAX_DIGESTED
 from buddy.regular_files import open_regular, read_regular
 from buddy.shared_files import locked, replace_content
 
@@ -39,9 +46,8 @@ SHARED_FILES = {
 TRUST_FILES = (*RULE_FILES, *AGENT_FILES, *HOOK_FILES, *SHARED_FILES)
 _DESCRIBED = {**AGENT_FILES, **SHARED_FILES}
 MAX_BYTES = 256 * 1024
-MAX_FILES = 500
 MIB = 1024 * 1024
-MAX_TRUSTED = 8 * MIB
+MAX_TRUSTED = MAX_DIGESTED
 """Bytes of one file that trust can cover; configuration is never that large."""
 MAX_ALL = 32 * MIB
 MAX_SHOWN = 10
@@ -168,25 +174,18 @@ def hash_of(root: str) -> str:
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     for name in TRUST_FILES:
         yield name, folder / name
-        for found in _below(folder / name):
+    for name in (*TRUST_FILES, *SCRIPT_FOLDERS):
+        for found in files_below(folder / name):
             yield str(found.relative_to(folder)), found
-    for name in SCRIPT_FOLDERS:
-        for found in _below(folder / name):
-            yield str(found.relative_to(folder)), found
-    for name in named_scripts(folder):
-        yield name, folder / name
+    for path in (*named_scripts(folder), *_server_files(str(folder))):
+        yield os.path.relpath(path, folder), Path(path)
 
 
-def _below(folder: Path) -> list[Path]:
-    """All files of a directory except installed packages."""
-    found: list[Path] = []
-    for base, directories, names in os.walk(folder):
-        directories[:] = [name for name in directories if name != "node_modules"]
-        links = [name for name in directories if os.path.islink(os.path.join(base, name))]  # noqa: PTH114, PTH118 - as os.walk gives them
-        found += [Path(base, name) for name in (*names, *links)]
-        if len(found) > MAX_FILES:
-            raise UserError(f"{folder} has more than {MAX_FILES} files", hint="reduce it before you trust it")
-    return sorted(found)
+def _server_files(folder: str) -> list[str]:
+    """The files of the repository that the folder's MCP servers start."""
+    from buddy.tools.mcp.definitions import read_project_file
+
+    return sorted({path for server in read_project_file(folder, None).servers for path in server.files()})
 
 
 def _size(path: Path) -> int:

@@ -134,6 +134,8 @@ def _test(options: Options) -> int:
     if options.name:
         chosen = only(options.name, found.definitions)
         if not chosen.servers and not chosen.problems:
+            if options.name in found.definitions.disabled:
+                raise UserError(f"MCP server {options.name!r} is turned off", hint="remove 'enabled = false' to use it")
             known = ", ".join(one.name for one in found.definitions.servers) or "none"
             raise UserError(f"no MCP server {options.name[:80]!r}. Available: {known}")
         found = Found(chosen)
@@ -146,6 +148,10 @@ def _find(options: Options) -> Found:
     found = find_servers(read_config(options), places_of(options), options.directory)
     if found.untrusted:
         print("note: .mcp.json is ignored until the folder is trusted: buddy trust .", file=sys.stderr)
+    notes = found.definitions.notes + tuple((name, "turned off") for name in found.definitions.disabled)
+    for name, note in notes:
+        if (vars(options).get("name") or name) == name:
+            print(f"note: MCP server {escape(name)!r}: {escape(note)}", file=sys.stderr)
     return found
 
 

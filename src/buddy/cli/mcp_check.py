@@ -97,4 +97,7 @@ def _problems(definitions: Definitions) -> list[ServerReport]:
 
 def only(name: str, definitions: Definitions) -> Definitions:
     servers: Sequence[ServerDefinition] = [one for one in definitions.servers if one.name == name]
-    return Definitions(tuple(servers), tuple(one for one in definitions.problems if one[0] == name))
+    problems, notes = (
+        tuple(one for one in pairs if one[0] == name) for pairs in (definitions.problems, definitions.notes)
+    )
+    return Definitions(tuple(servers), problems, notes)

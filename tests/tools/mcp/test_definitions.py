@@ -89,7 +89,28 @@ def test_a_projects_server_does_not_replace_the_users_own() -> None:
     project = define({"x": McpServer(command="theirs"), "y": McpServer(command="more")}, {}, ".mcp.json", "/w")
     both = merge(own, project)
     assert [server.command for server in both.servers] == ["mine", "more"]
-    assert both.problems == (("x", "ignored in .mcp.json: your own configuration has a server of that name"),)
+    assert both.problems == () and both.notes == (("x", "ignored in .mcp.json: it could pass for your own server 'x'"),)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_hidden"),
+    [
+        ("files", "files", True),
+        ("my.db", "my_db", True),
+        ("my", "my__db", True),  # mcp__my__db__query may be a tool of either
+        ("my__db", "my", True),
+        ("my", "my_", True),
+        ("my", "my_db", False),
+        ("files", "file", False),
+    ],
+)
+@pytest.mark.parametrize("state", ["ready", "disabled", "broken"])
+def test_a_projects_server_cannot_pass_for_ones_own(mine: str, theirs: str, is_hidden: bool, state: str) -> None:
+    server = McpServer(command="${MISSING}" if state == "broken" else "mine", enabled=state != "disabled")
+    own = define({mine: server}, {}, "buddy.toml", "/")
+    both = merge(own, define({theirs: McpServer(command="theirs")}, {}, ".mcp.json", "/w"))
+    assert any(one.command == "theirs" for one in both.servers) is not is_hidden
+    assert [name for name, _ in both.notes] == ([theirs] if is_hidden else [])
 
 
 def test_variables_are_replaced_with_their_default_where_they_are_not_set() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from buddy.approvals.trust import effects_of
 from buddy.protocol.events import RunComplete, ToolResult, WarningRaised
+from buddy.tools.mcp.definitions import parse_project_file
+from buddy.tools.mcp.servers import Servers
 from tests.harness.models import StepModel, answer, asks_for, call
 from tests.harness.processes import PATIENCE
 from tests.harness.runtime import RuntimeHost, checked_host
@@ -61,3 +63,41 @@ def test_the_question_of_trust_names_the_servers_that_would_be_started(tmp_path:
     assert 'run (node "a b"; env NODE_OPTIONS=--require ./x.js; in /elsewhere)' in effect.text
     (tmp_path / ".mcp.json").write_text("{")
     assert effects_of(str(tmp_path))[0].text.startswith("names MCP servers, but cannot be read")
+
+
+async def test_a_projects_server_is_not_started_again_with_another_script(tmp_path: Path) -> None:
+    ledger, script = tmp_path / "ledger", tmp_path / "serve.py"
+    script.write_text("import runpy\n\nrunpy.run_module('tests.harness.mcp_server', run_name='__main__')\n")
+    server = {"command": sys.executable, "args": ["serve.py"], "env": {**MODULES, "MCP_LEDGER": str(ledger)}}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"local": server}}))
+
+    def change() -> None:  # as a confined command could: the workspace is its to write
+        script.write_text(f"open({str(tmp_path / 'evil')!r}, 'w')\n")
+
+    asked = [asks_for(call("mcp__local__echo", {"text": "a"})), asks_for(call("mcp__local__die", {}))]
+    model = StepModel(*asked, asks_for(call("mcp__local__echo", {"text": "b"})), answer())
+    async with checked_host(tmp_path, model) as host, host.client() as client, asyncio.timeout(PATIENCE):
+        host.runtime.trust(str(tmp_path), trusted=True)
+        await client.start(approval_policy="all")
+        await client.send("go")
+        await client.wait_for(ToolResult, lambda result: result.text == "echo: a")
+        change()
+        await client.wait_for(RunComplete)
+        assert lines(ledger) == ["echo a", "die"] or lines(ledger) == ["echo a"]
+        assert not (tmp_path / "evil").exists()
+        assert client.bodies(ToolResult)[-1].is_error
+
+
+async def test_the_start_itself_checks_what_a_projects_server_is_made_of(tmp_path: Path) -> None:
+    (tmp_path / "serve.py").write_text("one")
+    entry = {"command": sys.executable, "args": ["serve.py"]}
+    content = json.dumps({"mcpServers": {"local": entry}}).encode()
+    (defined,) = parse_project_file(content, {}, str(tmp_path / ".mcp.json"), str(tmp_path)).servers
+    (tmp_path / "serve.py").write_text(f"open({str(tmp_path / 'evil')!r}, 'w')\n")
+    servers = Servers(lambda _: True, "test")
+    (connection,) = servers.use("session", [defined])
+    async with asyncio.timeout(PATIENCE):
+        assert await connection.wait_settled(PATIENCE)
+        assert connection.state == "failed" and "changed since its folder was trusted" in connection.problem
+        await servers.close()
+    assert not (tmp_path / "evil").exists()

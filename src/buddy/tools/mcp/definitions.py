@@ -1,26 +1,30 @@
 """Which MCP servers a session has: those of the user's own file, and those of a trusted project's `.mcp.json`.
 
-Invariants: equal definitions are the same server, so sessions can share it; the user's own server wins over one of a
-project with the same name; a variable without a value is a mistake that names the variable, never an empty text; a
-project's file cannot use a variable that holds a secret.
+Invariants: equal definitions are the same server, so sessions can share it; a name that the user's own file has is
+never a project's, even if that server is turned off or broken; a variable without a value is a mistake that names the
+variable, never an empty text; a project's file cannot use a variable that holds a secret; a project's server is started
+only while the files that it is made of are those that were looked at.
 """
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from buddy.config.mcp import SERVER_NAME, McpServer
 from buddy.config.server_address import password_in, without_credentials
 from buddy.errors import UserError
+from buddy.named_files import digest_of, named_files
 from buddy.regular_files import read_regular
 from buddy.scrub.encodings import MIN_LENGTH
 from buddy.scrub.environment import is_secret_name, secrets_of
 from buddy.scrub.scrubber import Scrubber
+from buddy.tools.mcp.naming import tool_prefix
 
 PROJECT_FILE = ".mcp.json"
 MAX_BYTES = 256 * 1024
@@ -46,6 +50,18 @@ class ServerDefinition(Struct, frozen=True):
     enabled_tools: tuple[str, ...] | None = None
     disabled_tools: tuple[str, ...] = ()
     origin: str = ""
+    fingerprint: str = ""
+    """Of a project's server: what the files of the repository that it starts contained."""
+
+    def files(self) -> list[str]:
+        """The files of its repository that a project's server starts; UserError if they are too many."""
+        folder = os.path.dirname(self.origin)  # noqa: PTH120 - text
+        words = (self.command, *self.args, *(value for _, value in self.env))
+        return named_files(words, folder, (self.cwd,)) if self.command else []
+
+    def is_as_defined(self) -> bool:
+        """Whether the files of a project's server still have the content that it was defined with."""
+        return not self.fingerprint or digest_of(self.files()) == self.fingerprint
 
     def describe(self) -> str:
         """The command or the address, for a person, without what may be secret."""
@@ -78,10 +94,12 @@ class ServerDefinition(Struct, frozen=True):
 
 
 class Definitions(Struct, frozen=True):
-    """The servers that can be used, and what is wrong with the others, by name."""
+    """The servers that can be used, what is wrong with the others, by name, and what else is worth knowing."""
 
     servers: tuple[ServerDefinition, ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
+    disabled: tuple[str, ...] = ()
 
 
 def define(
@@ -101,15 +119,19 @@ def define(
         return text if env is None else expand(text, env, is_project=is_project)
 
     found: list[ServerDefinition] = []
+    disabled: list[str] = []
     problems: list[tuple[str, str]] = []
     for name, server in servers.items():
         if not server.enabled:
+            disabled.append(name)
             continue
         try:
-            found.append(_define(name, server, fill, origin, folder))
+            made = _define(name, server, fill, origin, folder)
+            is_fixed = is_project and made.command and env is not None
+            found.append(replace(made, fingerprint=digest_of(made.files())) if is_fixed else made)
         except UserError as error:
             problems.append((name, str(error)))
-    return Definitions(tuple(found), tuple(problems))
+    return Definitions(tuple(found), tuple(problems), disabled=tuple(disabled))
 
 
 def read_project_file(root: str, env: Mapping[str, str] | None) -> Definitions:
@@ -142,16 +164,30 @@ def parse_project_file(content: bytes, env: Mapping[str, str] | None, path: str,
         except UserError as error:
             problems.append((name[:80], str(error)))
     found = define(servers, env, path, root, is_project=True)
-    return Definitions(found.servers, (*problems, *found.problems))
+    return replace(found, problems=(*problems, *found.problems))
 
 
 def merge(own: Definitions, project: Definitions) -> Definitions:
-    """Both; a name that the user's own file has is not replaced."""
-    taken = {server.name for server in own.servers}
-    hidden = [server.name for server in project.servers if server.name in taken]
-    notes = tuple((name, "ignored in .mcp.json: your own configuration has a server of that name") for name in hidden)
-    more = tuple(server for server in project.servers if server.name not in taken)
-    return Definitions((*own.servers, *more), (*own.problems, *project.problems, *notes))
+    """Both; a name that the user's own file has is never a project's, also if that server is off or broken."""
+    taken = (*(server.name for server in own.servers), *(name for name, _ in own.problems), *own.disabled)
+    hidden = {server.name: _alike(server.name, taken) for server in project.servers}
+    notes = tuple(
+        (name, f"ignored in .mcp.json: it could pass for your own server {one!r}")
+        for name, one in hidden.items()
+        if one
+    )
+    return Definitions(
+        (*own.servers, *(server for server in project.servers if not hidden[server.name])),
+        (*own.problems, *project.problems),
+        (*own.notes, *project.notes, *notes),
+        (*own.disabled, *project.disabled),
+    )
+
+
+def _alike(name: str, taken: Iterable[str]) -> str:
+    """Which of these servers may have tools of the same names as this one's; permission rules go by these names."""
+    start = tool_prefix(name)
+    return next((one for one in taken if start.startswith(tool_prefix(one)) or tool_prefix(one).startswith(start)), "")
 
 
 class _Entry(Struct, frozen=True):

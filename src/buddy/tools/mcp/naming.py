@@ -30,8 +30,13 @@ def plain_name(text: str) -> str:
     return _FORBIDDEN.sub("_", text)
 
 
+def tool_prefix(server: str) -> str:
+    """How the names of a server's tools begin."""
+    return f"{PREFIX}{plain_name(server)}__"
+
+
 def _plain(server: str, tool: str) -> str:
-    return f"{PREFIX}{plain_name(server)}__{plain_name(tool)}"
+    return f"{tool_prefix(server)}{plain_name(tool)}"
 
 
 def _marked(pair: tuple[str, str], name: str) -> str:

@@ -29,7 +29,7 @@ class Notices:
         return connection in self._seen
 
     def tell(self, connections: Iterable[ServerConnection], definitions: Definitions, warn: Warn) -> None:
-        for name, problem in definitions.problems:
+        for name, problem in (*definitions.problems, *definitions.notes):
             if (name, problem) not in self._problems:
                 self._problems.add((name, problem))
                 warn("MCP_CONFIG", f"MCP server {name!r}: {problem}", None)

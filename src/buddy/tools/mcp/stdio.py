@@ -58,6 +58,8 @@ class StdioTransport:
 
     async def _start(self) -> Program:
         definition = self._definition
+        if not await asyncio.to_thread(definition.is_as_defined):
+            raise ServerFailed(f"{definition.describe()} changed since its folder was trusted; it was not started")
         env = minimal_environment(os.environ, dict(definition.env))
         cwd = definition.cwd or env.get("HOME", "/")
         if not os.path.isdir(cwd):  # noqa: PTH112, ASYNC240 - text, and one stat
