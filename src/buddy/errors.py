@@ -105,7 +105,7 @@ class Fenced(LogError):
 
 
 class HandedOver(LogError):
-    """This process has let go of the session; whoever takes it continues from the log."""
+    """This process has let go of the session; the next to take it continues from the log."""
 
 
 class SeqConflict(LogError):

@@ -54,7 +54,7 @@ async def test_a_pipe_as_the_list_of_alternates_is_not_waited_for(tmp_path: Path
         try:
             await asyncio.wait_for(workspace.begin(), 20)
         finally:
-            os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # whoever waits there goes on
+            os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # a reader that waits there goes on
 
 
 async def test_private_directories_count_also_for_a_workspace_that_is_known(tmp_path: Path) -> None:

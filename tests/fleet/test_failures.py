@@ -52,7 +52,7 @@ async def test_a_killed_node_loses_its_runs_to_another(tmp_path: Path, postgres:
         fleet.nodes["a"].kill()
         began = time.monotonic()
         await taken_over(there, "b", "a")
-        print(f"taken over after {time.monotonic() - began:.2f} s")  # noqa: T201 - for whoever reads the figures
+        print(f"taken over after {time.monotonic() - began:.2f} s")  # noqa: T201 - the figure is the point
         # The call that was cut off has an unknown outcome, and nothing of it is left.
         result = await there.wait_for("tool_result", lambda body: body["isError"])
         assert result["payload"]["structuredError"]["type"] == "UNKNOWN_OUTCOME"
@@ -116,7 +116,7 @@ async def test_a_drained_node_hands_over(tmp_path: Path, postgres: Postgres) -> 
         await there.ask("drain_node", {"node": "a"})
         seconds = await fleet.wait_state(there, "a", "drained")
         await taken_over(there, "b", "a")
-        print(f"drained after {seconds:.2f} s")  # noqa: T201 - for whoever reads the figures
+        print(f"drained after {seconds:.2f} s")  # noqa: T201 - the figure is the point
         assert fleet.owner(streaming) == "b"
         # What waits for a person needs no node, until somebody decides, here through the drained one.
         assert fleet.owner(asking) == ""

@@ -11,6 +11,6 @@ from tests.fleet.soak import Plan, report, soak
 async def test_nothing_is_lost_or_done_twice_while_nodes_fail_at_random(tmp_path: Path) -> None:
     plan = Plan(sessions=6, seconds=15, nodes=3, fault_seconds=1.5, pause_seconds=1, seed=3)
     outcome = await soak(plan, tmp_path)
-    print(report(plan, outcome))  # noqa: T201 - for whoever reads the figures
+    print(report(plan, outcome))  # noqa: T201 - the figures are the point
     assert outcome.violations == []
     assert {fault.kind for fault in outcome.faults} >= {"kill", "pause", "drain"}

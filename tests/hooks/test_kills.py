@@ -14,7 +14,7 @@ from tests.faults.scenario import Scenario
 from tests.hooks.hooking import hook, listed, write_hooks
 from tests.hooks.test_hostile_hooks import is_running
 
-# The first time it runs for ever, so that whoever dies meanwhile leaves it behind.
+# The first time it runs for ever, so that a process that dies meanwhile leaves it behind.
 STUBBORN = "echo $$ >> pids; test $(wc -l < pids) -gt 1 || exec sleep 600; exit 2"
 QUICK = "cat >/dev/null"
 

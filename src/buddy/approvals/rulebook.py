@@ -133,7 +133,7 @@ class RuleBook:
         except UserError as error:
             self._problem = f"{error}. Until it is corrected, the previous rules apply"
         except (OSError, ValueError, msgspec.ValidationError):
-            pass  # reported by whoever reads the complete file
+            pass  # reported when the complete file is read
         return self._own
 
     def _remember(self, rule: "Rule") -> None:

@@ -20,7 +20,7 @@ from buddy.tools.contract import Place
 
 
 class HooksOfRun(Protocol):
-    """The set points of a run at which its backend, or whoever drives it, has hooks run."""
+    """The set points of a run at which its backend or its driver has hooks run."""
 
     async def after_call(self, call: OpenCall, result: ToolResult) -> None:
         """A call has its result; `RunDenied` if a hook ends the run."""

@@ -1,7 +1,7 @@
 """The checkpoint store for the rest of the program: asynchronous, on a thread of its own, opened when it is needed.
 
-Invariants: at most one operation runs at a time; an operation that was started is finished, whoever stops waiting for
-it; a store that cannot be used turns checkpoints off with a reason, and no run fails because of it.
+Invariants: at most one operation runs at a time; an operation that was started is finished even if nobody waits for it
+any more; a store that cannot be used turns checkpoints off with a reason, and no run fails because of it.
 """
 
 import asyncio

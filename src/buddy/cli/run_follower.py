@@ -2,7 +2,7 @@
 
 Invariants: at most one question is open; keys typed before it do not answer it, nor does a text; one that was decided
 elsewhere (a cancel, a timeout, another client) is withdrawn; if nobody can answer, deny immediately, or leave the
-question to whoever decides it later if the run is parked.
+question to be decided later if the run is parked.
 """
 
 import os

@@ -44,5 +44,5 @@ def preload_certificates(config: "Config", profile: str | None = None) -> None:
     from buddy.config.resolve import resolve_profile
     from buddy.models.http.tls import preload_certificates as preload
 
-    with suppress(UserError):  # reported by whoever needs the model
+    with suppress(UserError):  # reported when the model is needed
         preload(resolve_profile(config, os.environ, profile).base_url)

@@ -1,6 +1,6 @@
 """The runtime's configuration, read again when its file has changed.
 
-Invariants: whoever needs it asks for `current`, so a session that starts sees the file as it is now, and a run keeps
+Invariants: code that needs it asks for `current`, so a session that starts sees the file as it is now, and a run keeps
 what it started with; a file that can no longer be read leaves everything as it was, and `problem` says why; the keys of
 new profiles are registered as secrets before anybody can use them.
 """

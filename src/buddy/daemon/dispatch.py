@@ -62,7 +62,7 @@ class Dispatcher:
         if handler is None:
             raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"{request.type} is not available in this runtime")
         record = await self._sessions.record(session_id) if row.is_session_bound else None
-        # Whoever attaches may present a token, so the handler looks at that first.
+        # A client that attaches may present a token, so the handler looks at that first.
         if record is not None:
             await self._inherit_role(peer, record)
             if not peer.roles.recognise(record) and row.access != "client":

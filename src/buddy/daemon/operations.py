@@ -1,4 +1,4 @@
-"""What a daemon has for whoever operates it: its name, metrics, an audit."""
+"""What a daemon has for its operators: its name, metrics, an audit."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -209,7 +209,7 @@ def _profile_of(provider: str, options: SessionOptions) -> str | None:
 
 
 def _try(config: Config, env: Mapping[str, str], named: tuple[str | None, str | None]) -> Resolved | None:
-    """None if there is no such model; whoever needs it reports why."""
+    """None if there is no such model; the caller that needs it reports why."""
     try:
         return resolve_profile(config, env, *named)
     except UserError:

@@ -162,7 +162,7 @@ class SessionHooks:
 
 
 async def _stop(tasks: Sequence[asyncio.Task[HookFinished]]) -> None:
-    """End those that are still running: whoever waited for them does not any more."""
+    """End those that are still running: nobody waits for them any more."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()

@@ -91,7 +91,7 @@ class Appends:
         _name_blobs(db, batches)
 
     def notify(self) -> None:
-        """Wake whoever waits for one of the sessions that grew."""
+        """Wake those who wait for one of the sessions that grew."""
         grown, self._grown = self._grown, []
         for session_id in grown:
             self._wake(session_id)

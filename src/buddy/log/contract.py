@@ -141,7 +141,7 @@ class InboxItem(Struct, frozen=True):
 
 
 TokenKind = Literal["token", "link", "used_link", "login"]
-"""A `link` can be used once, to log in, and is kept as a `used_link`: whoever revokes it revokes the `login`, too."""
+"""A `link` can be used once, to log in, and is kept as a `used_link`: revoking it revokes the `login`, too."""
 
 
 class TokenRecord(Struct, frozen=True):
@@ -231,7 +231,7 @@ class SessionRows(Protocol):
         ...
 
     async def active(self) -> list[SessionRecord]:
-        """Sessions in state running or awaiting_approval, whoever owns them."""
+        """Sessions in state running or awaiting_approval, on any node."""
         ...
 
     async def usage_of(self, user: str, day: int) -> UserUsage:

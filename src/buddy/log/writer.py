@@ -261,7 +261,7 @@ class DeferredWrites(Protocol):
         ...
 
     def notify(self) -> None:
-        """The transaction is over: wake whoever waits for what it wrote."""
+        """The transaction is over: wake those who wait for what it wrote."""
         ...
 
 
@@ -286,7 +286,7 @@ _ThreadTask = tuple[list[_Job], Callable[[list[_Job]], object]]
 
 
 class _Work(Struct, Generic[Result]):
-    """A job and the future of whoever waits for it. The outcome is kept until the group is committed."""
+    """A job and the future that its caller waits for. The outcome is kept until the group is committed."""
 
     work: Callable[[Database], Result]
     future: asyncio.Future[Result]

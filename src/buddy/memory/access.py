@@ -32,7 +32,7 @@ class IndexAccess:
         """Start to open the index, if that has not happened."""
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(self._open())
-            # Whoever waits for it gets the exception; if nobody does, it is not reported as unhandled.
+            # A caller that waits for it gets the exception; if nobody does, it is not reported as unhandled.
             self._opening.add_done_callback(lambda done: done.cancelled() or done.exception())
         return self._opening
 

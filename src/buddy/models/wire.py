@@ -2,7 +2,7 @@
 
 Invariants:
 - every failure is a `ProviderError`, and none of them contains the key;
-- whoever gets a `WireResponse` closes it: its connection is then closed too, or kept for the next request;
+- the caller that gets a `WireResponse` closes it: its connection is then closed too, or kept for the next request;
 - a server that sends nothing is given up after `idle_timeout`; one that trickles bytes without ever completing a line
   (or its headers) after `SLOWEST` times as long, while blank lines and comments keep an exchange alive.
 """

@@ -31,7 +31,7 @@ class QuestionAsked(Payload, frozen=True, kw_only=True):
 
 
 class QuestionAnswered(Payload, frozen=True, kw_only=True):
-    """The answer itself goes to whoever asked, and is not recorded."""
+    """The answer itself goes to the server that asked, and is not recorded."""
 
     facts = EventFacts(of_run=True, copied=True, for_parent=True)
     question_id: QuestionId

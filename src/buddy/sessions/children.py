@@ -26,7 +26,7 @@ from buddy.sessions.sessions import Sessions
 from buddy.tools.delegate import ChildResult, ChildTask, outcome_unknown
 
 SAFEGUARD_SECONDS = 30.0
-"""How often a sub-agent is looked at, although its session wakes whoever waits."""
+"""How often a sub-agent is looked at, although its session wakes those who wait."""
 POLL_SECONDS = 1.0
 MOST_CHILDREN = 10_000
 STOP_SECONDS = 30.0
@@ -163,7 +163,7 @@ class ChildSessions:
         return None
 
     async def _wait(self, child_id: str, run_id: str, parent: Parent) -> ChildOutcome:
-        """Wait until the run is complete, whoever drives it and however often its session is opened again."""
+        """Wait until the run is complete, no matter which node drives it and how often its session is opened again."""
         woken, sessions = asyncio.Event(), self._sessions
         while True:
             if parent.broken:

@@ -90,7 +90,7 @@ class HookPoints:
                     await self._run_outside(HookCall("SessionEnd", matched=reason, fields={"reason": reason}))
 
     async def _run_outside(self, call: HookCall) -> None:
-        with suppress(LogError):  # the session is lost anyway, and whoever opens it next says why
+        with suppress(LogError):  # the session is lost anyway, and the next to open it says why
             await self.run(call, None)
             await self._journal.commit()
 

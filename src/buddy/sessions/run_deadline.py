@@ -34,5 +34,5 @@ class RunDeadline:
         self._cancelling = asyncio.get_running_loop().create_task(self._end(late))
 
     async def _end(self, late: CancelRun) -> None:
-        with suppress(ProtocolError):  # it is over; or the log refused, and whoever opens the session next has a timer
+        with suppress(ProtocolError):  # it is over; or the log refused, and the next open sets a timer again
             await self._cancel(late, RuntimeActor.TIMEOUT)

@@ -313,7 +313,7 @@ class Runs:
         if session.fold.run is not None:
             self._start()  # a message was accepted while the last run's outcome was being committed
         elif not session.broken:
-            with suppress(ProtocolError):  # the log refused: the session is read again by whoever needs it next
+            with suppress(ProtocolError):  # the log refused: the session is read again when it is next needed
                 await self.start_queued()
 
     async def _cancel(self, reason: str, by: str, returned: Sequence[QueuedMessage] = ()) -> None:

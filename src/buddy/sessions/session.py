@@ -176,7 +176,7 @@ class Session:
             await self.services.release(self.journal.lease)
 
     async def park(self) -> None:
-        """Stop in the middle, as if the process had died: whoever opens the session next continues it.
+        """Stop in the middle, as if the process had died: the next to open the session continues it.
 
         That is at once, or if its run only waits, when somebody decides or the first approval expires.
         """

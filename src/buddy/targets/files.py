@@ -174,7 +174,7 @@ def _existing(path: str, name: str, directory: int) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     _check_regular(info, path, "WRITE_FAILED")
-    # Renaming over a file needs no permission on it, but whoever made it read-only meant it.
+    # Renaming over a file needs no permission on it, but it was made read-only for a reason.
     if not os.access(name, os.W_OK, dir_fd=directory):
         raise ToolError(
             f"{path!r} is read-only; leave it unchanged or ask the user to make it writable", code="WRITE_FAILED"

@@ -110,7 +110,7 @@ def _remove(directory: Path) -> None:
 
 
 def _make_private(directory: Path) -> None:
-    """Create a directory private to this user: whoever can use its socket can use the connection."""
+    """Create a directory private to this user: anybody who can use its socket can use the connection."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.lstat()
     if directory.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o077:

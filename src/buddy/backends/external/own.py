@@ -1,7 +1,7 @@
 """Agents of the program that Buddy runs in: one made of a function, and one that several runtimes share.
 
 Invariants: a message has exactly one completion, whatever its function does; a function that raises fails its message,
-not the session; whoever shares an agent closes it.
+not the session; the owner of a shared agent closes it.
 """
 
 import asyncio

@@ -117,7 +117,7 @@ class Identities:
         return value, Identity(known)
 
     async def log_out(self, identity: Identity) -> None:
-        """End a login, and disconnect whoever uses it; a token that was not made for a login stays valid."""
+        """End a login, and disconnect its users; a token that was not made for a login stays valid."""
         if identity.login is not None:
             self._logins.log_out(identity.login)
             self._disconnect(identity.login.login_hash)

@@ -12,7 +12,7 @@ from buddy.log.postgres.driver import Connection, sqlstate_of
 _LOCK = 0x42756464
 _MIGRATE_SECONDS = 300.0
 
-# `wakes` rises with every item that is put into the inbox: whoever lets a session go compares it.
+# `wakes` rises with every item that is put into the inbox: a node that lets a session go compares it.
 # `write_id` is the id of the last write: after a lost answer it tells whether that was ours.
 # `due` is when somebody should look at the session, `attempt` the last one that placement started.
 _FIRST = """

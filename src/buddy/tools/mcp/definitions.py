@@ -69,7 +69,7 @@ class ServerDefinition(Struct, frozen=True):
         return address or " ".join((self.command, *self.args))
 
     def describe_fully(self) -> str:
-        """All that decides what is started or asked, for whoever is to trust it."""
+        """All that decides what is started or asked, for the user who is to trust it."""
         words = [f'"{word}"' if " " in word or not word else word for word in (self.command, *self.args)]
         parts = [self.url or " ".join(words)]
         for label, pairs in (("env", self.env), ("headers", self.headers)):

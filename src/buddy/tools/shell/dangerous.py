@@ -16,7 +16,7 @@ from buddy.tools.shell.programs import names_of
 def runs_code(words: Words, fixed: int = 1) -> str | None:
     """Why this command is code execution whatever its name says; None where the table knows nothing against it.
 
-    The first `fixed` words were written out by whoever made the rule: a script that they name is theirs to allow.
+    The first `fixed` words were written out by the rule's author: a script that they name is theirs to allow.
     """
     name = words[0].rsplit("/", 1)[-1]
     names = names_of(words[0])

@@ -62,7 +62,7 @@ def _all(parsed: Parsed, depth: int, seen: dict[str, int]) -> Iterator[Words]:
     """`seen` are the texts that were looked into, and how deep: not again for each command that has them in it."""
     yield from parsed.found
     for value in parsed.values:
-        # What is assigned may be run by whoever reads the variable: a pager, an editor, the next command.
+        # What is assigned may be run by a program that reads the variable: a pager, an editor, the next command.
         yield from _starts(value)[:1]
     if not any(map(is_open, set(parsed.found))):
         return
