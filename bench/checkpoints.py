@@ -13,7 +13,8 @@ from bench.benchmarks import Benchmark, Contender
 from bench.figures import Metric, Sample
 from bench.setup import Setup
 from buddy.checkpoints.checkpoints import Checkpoints
-from buddy.checkpoints.store import CallKey, Scope
+from buddy.checkpoints.store import Scope
+from buddy.checkpoints.windows import CallKey
 
 FILES = 50_000
 IN_FOLDER = 50

@@ -44,7 +44,6 @@ async def test_what_a_look_at_conflicts_finds_belongs_to_the_open_call(tmp_path:
         earlier = await workspace.call("echo one > text")
         key, _ = await workspace.begin("sess_b")
         (workspace.root / "text").write_text("two\n")
-        root = workspace.scope().root
-        await workspace.checkpoints.plan(root, earlier.changes, frozenset(), lambda _: None)
+        await workspace.checkpoints.plan(workspace.scope(), earlier.changes, frozenset(), lambda _: None)
         ended = await workspace.end(key)
         assert [(one.path, one.word) for one in ended.changes] == [("text", "modified")]

@@ -10,7 +10,8 @@ import pytest
 
 from buddy.checkpoints.checkpoints import CheckpointError
 from buddy.checkpoints.entries import entry_of
-from buddy.checkpoints.store import CallKey, Scope
+from buddy.checkpoints.store import Scope
+from buddy.checkpoints.windows import CallKey
 from tests.checkpoints.trees import make_repository
 from tests.checkpoints.workspace import Workspace
 

@@ -12,7 +12,8 @@ from buddy.checkpoints.checkpoints import Checkpoints
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.limits import CheckpointLimits
 from buddy.checkpoints.restoring import Conflict
-from buddy.checkpoints.store import CallKey, Coverage, Ended, Scope
+from buddy.checkpoints.store import Coverage, Ended, Scope
+from buddy.checkpoints.windows import CallKey
 
 _numbers = itertools.count(1)
 
@@ -61,9 +62,9 @@ class Workspace:
     async def undo(self, changes: Sequence[Change], *force: str) -> tuple[list[Change], list[Conflict]]:
         """Bring back what some changes were before; returns what was done and what was not."""
         root = self.scope().root
-        plan = await self.checkpoints.plan(root, changes, frozenset(force), lambda _: None)
+        plan = await self.checkpoints.plan(self.scope(), changes, frozenset(force), lambda _: None)
         key = CallKey("sess_a", "", f"restore_{next(_numbers)}")
         await self.checkpoints.record_restore(key, root, plan.steps, "{}")
-        done, problems = await self.checkpoints.restore(key.checkpoint, root)
+        done, problems = await self.checkpoints.restore(key.checkpoint, self.scope())
         await self.checkpoints.report(key.checkpoint)
         return done, [*plan.conflicts, *problems]

@@ -5,7 +5,9 @@ any more; a store that cannot be used turns checkpoints off with a reason, and n
 """
 
 import asyncio
+import math
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import TypeVar
 
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.limits import CheckpointLimits
-from buddy.checkpoints.pruning import Usage, forget_session, make_room, prune, usage
+from buddy.checkpoints.pruning import Usage, forget_session, make_room, prune, prune_if_due, usage
 from buddy.checkpoints.restore_records import (
     close_checkpoint,
     finish_restore,
@@ -22,10 +24,14 @@ from buddy.checkpoints.restore_records import (
     unrecorded_calls,
 )
 from buddy.checkpoints.restoring import Conflict, Plan, carry_out, plan
-from buddy.checkpoints.store import CallKey, Coverage, Ended, Scope, Store
+from buddy.checkpoints.rows import load_changes
+from buddy.checkpoints.store import Coverage, Ended, Recorded, Scope, Store
+from buddy.checkpoints.windows import CallKey
 
 FOLDER = "checkpoints"
 SLICE = 0.2
+END_SECONDS = 60.0
+"""How long the contents that a call left may take to be stored; what takes longer cannot be undone without --force."""
 Result = TypeVar("Result")
 
 
@@ -58,12 +64,18 @@ class Checkpoints:
         return await self._do(lambda store: store.look(scope))
 
     async def end(self, key: CallKey, scope: Scope) -> Ended | None:
-        return await self._do(lambda store: store.end(key, scope))
+        """What a call changed. Contents that take long are stored in slices, so that other sessions can go on."""
+        found = await self._do(lambda store: store.end(key, scope, may_wait=True))
+        if isinstance(found, list):
+            await self._fill(scope.root, frozenset(found), END_SECONDS)
+            found = await self._do(lambda store: store.conclude(key, scope.root))
+        await self._do(prune_if_due)
+        return found
 
     async def split(self, key: CallKey, following: CallKey, scope: Scope) -> Ended | None:
         return await self._do(lambda store: store.split(key, following, scope))
 
-    async def changes(self, checkpoints: Sequence[str]) -> dict[str, list[Change]]:
+    async def changes(self, checkpoints: Sequence[str]) -> dict[str, Recorded]:
         if self._store is None and not self.folder.exists():
             return {}
         return await self._do(lambda store: store.changes(checkpoints))
@@ -81,10 +93,10 @@ class Checkpoints:
         return await self._do(read)
 
     async def plan(
-        self, root: str, wanted: Sequence[Change], force: frozenset[str], refuse: Callable[[str], str | None]
+        self, scope: Scope, wanted: Sequence[Change], force: frozenset[str], refuse: Callable[[str], str | None]
     ) -> Plan:
         def make(store: Store) -> Plan:
-            with store.transaction(root) as workspace:
+            with store.transaction(scope) as workspace:
                 return plan(workspace, wanted, force, refuse)
 
         return await self._do(make)
@@ -93,12 +105,12 @@ class Checkpoints:
         """Commit what a restore is about to do."""
         await self._do(lambda store: record_restore(store, key, root, steps, detail))
 
-    async def restore(self, checkpoint: str, root: str) -> tuple[list[Change], list[Conflict]]:
+    async def restore(self, checkpoint: str, scope: Scope) -> tuple[list[Change], list[Conflict]]:
         """Do what was recorded; returns what was done, also by an earlier process, and what could not be."""
 
         def restore(store: Store) -> tuple[list[Change], list[Conflict]]:
-            steps = store.changes([checkpoint]).get(checkpoint, [])
-            with store.transaction(root) as workspace:
+            steps = load_changes(store.db, checkpoint)
+            with store.transaction(scope) as workspace:
                 problems = carry_out(workspace, store.contents, steps, store.limits.max_file)
                 failed = {problem.path for problem in problems}
                 done = [step for step in steps if step.path not in failed]
@@ -144,11 +156,13 @@ class Checkpoints:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
         self._thread.shutdown(wait=False)
 
-    async def _fill(self, root: str) -> None:
-        # A slice at a time, so that calls can begin and end in between.
-        is_more = True
-        while is_more:
-            is_more = await self._do(lambda store: store.fill(root, SLICE))
+    async def _fill(self, root: str, first: frozenset[str] | None = None, seconds: float = math.inf) -> None:
+        """Store contents, only those of `first` if there are some: a slice at a time, so that calls can go on."""
+        deadline = time.monotonic() + seconds
+        left = first or frozenset({""})
+        while left and time.monotonic() < deadline:
+            pending = await self._do(lambda store, wanted=left: store.fill(root, SLICE, wanted))
+            left = pending if first is None else left & pending
 
     async def _do(self, work: Callable[[Store], Result]) -> Result:
         def run() -> Result:

@@ -1,7 +1,7 @@
 """Contents of files by their SHA-256: small ones in the database, others as files beside it.
 
 Invariants: a content is stored once for all sessions and workspaces; a file that has its final name is complete;
-nothing is stored beyond the total limit, or when the disk is nearly full.
+nothing is stored beyond the total limit, which all processes share, or when the disk is nearly full.
 """
 
 import hashlib
@@ -23,23 +23,35 @@ class Contents:
         self._limits = limits
         self._is_roomy = True
         self._unchecked = 0
-        self.total = 0
-        self.count()
+        self.total = self._saved = 0
+        self.pinned = 0
+        """The size of packs that only we still have: they count, too."""
+        self.load_total()
 
-    def count(self) -> None:
-        """Add up what is stored."""
-        [self.total] = self._db.execute("SELECT coalesce(sum(size), 0) FROM contents").fetchone()
+    def load_total(self) -> None:
+        """How much is stored, by all processes."""
+        [self.total] = self._db.execute("SELECT value FROM counters WHERE name = 'total'").fetchone()
+        self._saved = self.total
+
+    def save_total(self) -> None:
+        if self.total != self._saved:
+            self._db.execute("UPDATE counters SET value = ? WHERE name = 'total'", (self.total,))
+            self._saved = self.total
+
+    @property
+    def used(self) -> int:
+        return self.total + self.pinned
 
     @property
     def is_nearly_full(self) -> bool:
-        return self.total > self._limits.max_total * NEARLY
+        return self.used > self._limits.max_total * NEARLY
 
     def put(self, data: bytes) -> bytes:
         """Store a content and return its id; empty if there is no room for it."""
         key = hashlib.sha256(data).digest()
         if self.has(key):
             return key
-        if self.total + len(data) > self._limits.max_total or not self._has_disk(len(data)):
+        if self.used + len(data) > self._limits.max_total or not self._has_disk(len(data)):
             return b""
         inline = len(data) <= INLINE
         if not inline:

@@ -1,6 +1,6 @@
 """The file of the checkpoint store: its tables, and how it is opened.
 
-Invariants: the file has mode 0600 in a directory of mode 0700. One that is damaged or of another version is put aside:
+Invariants: the file has mode 0600 in a directory of mode 0700. One that is damaged or of a later version is put aside:
 what it could restore is lost, and that is reported where it matters, but no run fails because of it.
 """
 
@@ -9,7 +9,7 @@ import sqlite3
 from pathlib import Path
 
 FILE = "checkpoints.db"
-VERSION = 1
+VERSION = 2
 BUSY_SECONDS = 10.0
 
 _TABLES = """
@@ -32,6 +32,24 @@ CREATE TABLE changes (
   PRIMARY KEY (checkpoint, path)
 ) STRICT, WITHOUT ROWID;
 """
+# Several processes use the store: `clock` orders what they do, `holder` is the process that has a checkpoint open,
+# `version` and `looked` say when the files of a workspace were last saved and looked at.
+_SECOND = """
+CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO counters SELECT 'total', coalesce(sum(size), 0) FROM contents;
+INSERT INTO counters VALUES ('clock', 0);
+ALTER TABLE roots ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE roots ADD COLUMN looked INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE checkpoints ADD COLUMN parent TEXT NOT NULL DEFAULT '';
+ALTER TABLE checkpoints ADD COLUMN holder TEXT NOT NULL DEFAULT '';
+ALTER TABLE checkpoints ADD COLUMN began INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE checkpoints ADD COLUMN ended INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX open_checkpoints ON checkpoints (root) WHERE state = 'open';
+CREATE TABLE overlaps (
+  checkpoint TEXT NOT NULL, session TEXT NOT NULL, PRIMARY KEY (checkpoint, session)
+) STRICT, WITHOUT ROWID;
+"""
+_UPGRADES = (_TABLES, _SECOND)
 
 
 def open_database(folder: Path) -> sqlite3.Connection:
@@ -58,12 +76,13 @@ def _open(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("BEGIN IMMEDIATE")
         [version] = db.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            for statement in _TABLES.split(";\n"):
+        _check_version(version)
+        for statements in _UPGRADES[version:]:
+            for statement in statements.split(";\n"):
                 db.execute(statement)
+        if version < VERSION:
             db.execute(f"PRAGMA user_version = {VERSION}")
         db.execute("COMMIT")
-        _check_version(version)
     except BaseException:
         db.close()
         raise
@@ -71,5 +90,11 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _check_version(version: int) -> None:
-    if version not in (0, VERSION):
+    if version not in range(VERSION + 1):
         raise sqlite3.DatabaseError(f"the checkpoint store has version {version}, this program reads {VERSION}")
+
+
+def tick(db: sqlite3.Connection) -> int:
+    """The next number of the store's clock."""
+    [now] = db.execute("UPDATE counters SET value = value + 1 WHERE name = 'clock' RETURNING value").fetchone()
+    return now

@@ -8,16 +8,23 @@ import time
 from collections.abc import Iterable
 
 from buddy import faults
+from buddy.checkpoints.database import tick
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.rows import add_changes
-from buddy.checkpoints.store import CallKey, Store
+from buddy.checkpoints.store import Store
+from buddy.checkpoints.windows import CallKey
+
+_RECORD = """
+INSERT INTO checkpoints (id, root, session, run, call, state, created, detail, began)
+VALUES (?, ?, ?, ?, ?, 'restoring', ?, ?, ?)
+"""
 
 
 def record_restore(store: Store, key: CallKey, root: str, steps: Iterable[Change], detail: str) -> None:
     """Commit the steps of a restore before the first of them is taken."""
     with store.saving():
-        row = (key.checkpoint, os.fsencode(root), key.session, key.run, key.call, int(time.time()), detail)
-        store.db.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, 'restoring', ?, ?)", row)
+        place = (key.checkpoint, os.fsencode(root), key.session, key.run, key.call)
+        store.db.execute(_RECORD, (*place, int(time.time()), detail, tick(store.db)))
         add_changes(store.db, key.checkpoint, steps)
     faults.reached("restore.recorded")
 
@@ -27,7 +34,8 @@ def finish_restore(store: Store, checkpoint: str, done: Iterable[Change]) -> Non
     with store.saving():
         store.db.execute("DELETE FROM changes WHERE checkpoint = ?", (checkpoint,))
         add_changes(store.db, checkpoint, done)
-        store.db.execute("UPDATE checkpoints SET state = 'restored' WHERE id = ?", (checkpoint,))
+        state = "UPDATE checkpoints SET state = 'restored', ended = ? WHERE id = ?"
+        store.db.execute(state, (tick(store.db), checkpoint))
     faults.reached("restore.finished")
 
 

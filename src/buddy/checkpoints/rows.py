@@ -4,7 +4,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from buddy.checkpoints.entries import Change, Entry
 
@@ -14,13 +14,28 @@ INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (checkpoin
 new_kind = excluded.new_kind, new_mode = excluded.new_mode, new_content = excluded.new_content,
 new_size = excluded.new_size
 """
+_UPDATE = """
+UPDATE changes SET new_kind = ?, new_mode = ?, new_content = ?, new_size = ? WHERE checkpoint = ? AND path = ?
+"""
 
 
-def root_id(db: sqlite3.Connection, root: str) -> int:
-    """The number of a workspace; it counts as used now."""
+class RootRow(NamedTuple):
+    """A workspace in the store; `version` and `looked` are when its files were last saved and looked at."""
+
+    number: int
+    version: int
+    looked: int
+
+
+def root_row(db: sqlite3.Connection, root: str) -> RootRow:
+    """It counts as used now."""
     query = "INSERT INTO roots (path, used) VALUES (?, ?) ON CONFLICT (path) DO UPDATE SET used = excluded.used"
-    [found] = db.execute(f"{query} RETURNING id", (os.fsencode(root), int(time.time()))).fetchone()
-    return found
+    row = db.execute(f"{query} RETURNING id, version, looked", (os.fsencode(root), int(time.time()))).fetchone()
+    return RootRow(*row)
+
+
+def save_root(db: sqlite3.Connection, row: RootRow) -> None:
+    db.execute("UPDATE roots SET version = ?, looked = ? WHERE id = ?", (row.version, row.looked, row.number))
 
 
 def load_files(db: sqlite3.Connection, root: int) -> dict[str, Entry]:
@@ -38,6 +53,12 @@ def save_files(db: sqlite3.Connection, root: int, files: Mapping[str, Entry | No
 def add_changes(db: sqlite3.Connection, checkpoint: str, changes: Iterable[Change]) -> None:
     """Add to what a checkpoint has: the first `before` of a path stays, the last `after` counts."""
     db.executemany(_ADD, ((checkpoint, os.fsencode(path), *_half(old), *_half(new)) for path, old, new in changes))
+
+
+def update_changes(db: sqlite3.Connection, checkpoint: str, changes: Iterable[Change]) -> None:
+    """What the files of a checkpoint's changes are now; files that it does not have are left out."""
+    rows = ((*_half(new), checkpoint, os.fsencode(path)) for path, _, new in changes)
+    db.executemany(_UPDATE, rows)
 
 
 def load_changes(db: sqlite3.Connection, checkpoint: str) -> list[Change]:

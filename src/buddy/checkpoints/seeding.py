@@ -54,6 +54,10 @@ class Seed:
                 self._link_packs(place)
                 self._link_loose(place)
 
+    def forget_index(self) -> None:
+        """All files are looked up; objects can still be read."""
+        self.index = {}
+
     def _object_places(self) -> list[str]:
         if not self._places and self._repository is not None:
             self._make_pins()

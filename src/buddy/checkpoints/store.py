@@ -1,52 +1,45 @@
 """The checkpoint store: which call changed which files, over all sessions and workspaces.
 
-Invariants: everything here runs on one thread at a time; a checkpoint is `open` from before its call starts, `found`
-when its changes are known, `closed` when the session's log has them, and survives the process in between; the store is
-private and never leaves the state directory.
+Invariants: everything here runs on one thread at a time, and what several processes do in one transaction each; a
+checkpoint is `open` from before its call starts, `found` when its changes are known, `closed` when the session's log
+has them, and survives the process in between; the store is private and never leaves the state directory.
 """
 
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from buddy import faults
+from buddy.checkpoints import pins
 from buddy.checkpoints.contents import Contents
-from buddy.checkpoints.database import open_database
-from buddy.checkpoints.entries import Change, is_same
+from buddy.checkpoints.database import open_database, tick
+from buddy.checkpoints.entries import Change
 from buddy.checkpoints.limits import CheckpointLimits
-from buddy.checkpoints.reach import Reach, begin_detail, joined, read_begin_detail
-from buddy.checkpoints.rows import add_changes, load_changes, load_files, root_id, save_files
+from buddy.checkpoints.rows import RootRow, load_changes, load_files, root_row, save_files, save_root
 from buddy.checkpoints.seeding import Seed
+from buddy.checkpoints.windows import CallKey, Window, Windows
 from buddy.checkpoints.workspace import Workspace
 
 MAX_WORKSPACES = 4
 """How many are kept in memory; the others are read from the store when they are needed."""
-
-
-class CallKey(Struct, frozen=True):
-    """A call of a run; with an empty call, the run as a whole."""
-
-    session: str
-    run: str
-    call: str = ""
-
-    @property
-    def checkpoint(self) -> str:
-        return "cp_" + sha256(f"{self.session}/{self.run}/{self.call}".encode()).hexdigest()[:26]
+SCAN_SECONDS = 30.0
+"""How long the look after a call may take to find what changed; what it does not reach is nobody's."""
 
 
 class Scope(Struct, frozen=True):
-    """What a checkpoint watches: a workspace, or only some paths in it, relative to it."""
+    """What a checkpoint watches: a workspace, or only some paths in it, relative to it.
+
+    `parent` is the session that waits for this one.
+    """
 
     root: str
     paths: tuple[str, ...] | None = None
+    parent: str = ""
     private: tuple[str, ...] = ()
     is_closed: Callable[[str], bool] = lambda _: False
 
@@ -71,11 +64,12 @@ class Ended(Struct, frozen=True):
     is_recovered: bool = False
 
 
-class _Window(Struct):
-    key: CallKey
-    scope: Scope
-    reach: Reach = Reach()
-    overlaps: set[str] = field(default_factory=set[str])
+class Recorded(Struct, frozen=True):
+    """What a checkpoint changed, and when it began and ended by the store's clock; 0 if that is not known."""
+
+    changes: list[Change]
+    began: int = 0
+    ended: int = 0
 
 
 class Store:
@@ -84,10 +78,11 @@ class Store:
         self.limits = limits
         self.db = open_database(folder)
         self.contents = Contents(self.db, folder, limits)
+        self.windows = Windows(self.db, folder)
         self._workspaces: dict[str, Workspace] = {}
-        self._windows: dict[str, _Window] = {}
 
     def close(self) -> None:
+        self.windows.close()
         self.db.close()
 
     # --- calls ----------------------------------------------------------------------------------------------------
@@ -98,11 +93,8 @@ class Store:
             return Coverage(is_off=why)
         with self.saving():
             workspace = self._look(scope)
-            detail = begin_detail(scope.paths, workspace.reach)
-            row = (key.checkpoint, os.fsencode(scope.root), key.session, key.run, key.call, _now(), detail)
-            self.db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, 'open', ?, ?)", row)
-            self.db.execute("DELETE FROM changes WHERE checkpoint = ?", (key.checkpoint,))
-        self._open_window(key, scope, workspace.reach)
+            self.windows.begin(key, scope.root, scope.parent, scope.paths, workspace.reach)
+        self.windows.add(key)
         faults.reached("checkpoint.begun")
         return self.coverage(scope.root)
 
@@ -114,56 +106,76 @@ class Store:
             self._look(scope)
         return self.coverage(scope.root)
 
-    def _look(self, scope: Scope) -> Workspace:
+    def _look(self, scope: Scope, by: Window | None = None) -> Workspace:
+        """`by` is the checkpoint that ends with this look."""
         workspace = self.workspace(scope.root, scope)
         if scope.paths is None:
-            changes = workspace.sync(self.limits.seconds)
+            scan = self.limits.seconds if by is None else SCAN_SECONDS
+            may_borrow = by is None and not self.windows.is_watched(scope.root)
+            changes = workspace.sync(scan, self.limits.seconds, may_borrow=may_borrow)
+            self.windows.attribute(changes, scope.root)
+        elif by is None:
+            self.windows.attribute(workspace.covered(workspace.look_at(scope.paths)), scope.root)
         else:
-            changes = workspace.covered(workspace.look_at(scope.paths))
-        self._attribute(changes, scope.root)
-        self._save(workspace)
+            self.windows.attribute(workspace.look_at(scope.paths), scope.root, by)
+        self._end_dead(workspace, by, is_full=scope.paths is None)
+        self._save(workspace, is_looked=scope.paths is None)
         return workspace
 
-    def end(self, key: CallKey, scope: Scope) -> Ended | None:
-        """What the call changed; None if it was not begun. `scope` serves if another process began it."""
-        window, is_recovered = self._windows.get(key.checkpoint), False
-        if window is None:
-            window, is_recovered = self._find_open(key, scope), True
+    def end(self, key: CallKey, scope: Scope, *, may_wait: bool = False) -> Ended | list[str] | None:
+        """What the call changed; None if it was not begun. `scope` serves if another process began it.
+
+        If it may wait: the files whose contents are to be stored first.
+        """
+        window = self.windows.find(key, scope.root)
         if window is None:
             return self._find_ended(key, scope.root)
+        is_recovered = not self.windows.is_own(key)
+        self.windows.add(key)
         faults.reached("checkpoint.ending")
+        found: Ended | list[str] = []
         try:
             with self.saving():
-                ended = self._end(window, is_recovered)
+                found = self._end(window, scope, may_wait=may_wait, is_recovered=is_recovered)
         finally:
-            self._windows.pop(key.checkpoint, None)
+            if isinstance(found, Ended) or not found:
+                self.windows.discard(key)
         faults.reached("checkpoint.ended")
-        return ended
+        return found
+
+    def conclude(self, key: CallKey, root: str) -> Ended | None:
+        """End a checkpoint whose changes were looked for already."""
+        window = self.windows.find(key, root)
+        if window is None:
+            return self._find_ended(key, root)
+        with self.saving():
+            changes, overlaps = self.windows.end(window)
+        self.windows.discard(key)
+        return Ended(window.checkpoint, tuple(changes), self.coverage(root), overlaps)
 
     def split(self, key: CallKey, following: CallKey, scope: Scope) -> Ended | None:
         """End a call's checkpoint and begin the next one without looking twice."""
-        window = self._windows.get(key.checkpoint)
-        if window is None:
+        window = self.windows.find(key, scope.root)
+        if window is None or not self.windows.is_own(key):
             return None
         with self.saving():
-            ended = self._end(window, is_recovered=False)
+            ended = self._end(window, scope, may_wait=False, is_recovered=False)
             reach = self.workspace(scope.root).reach
-            detail = begin_detail(None, reach)
-            row = (following.checkpoint, os.fsencode(scope.root), key.session, key.run, following.call, _now(), detail)
-            self.db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, 'open', ?, ?)", row)
-        self._windows.pop(key.checkpoint, None)
-        self._open_window(following, window.scope, reach)
-        return ended
+            self.windows.begin(following, scope.root, scope.parent, None, reach)
+        self.windows.discard(key)
+        self.windows.add(following)
+        return ended if isinstance(ended, Ended) else None
 
-    def fill(self, root: str, seconds: float) -> bool:
-        """Store contents that a checkpoint had no time for; False when none is left."""
+    def fill(self, root: str, seconds: float, first: Iterable[str] = ()) -> frozenset[str]:
+        """Store contents that a checkpoint had no time for; returns the files that are left."""
         workspace = self._workspaces.get(root)
         if workspace is None or not workspace.pending:
-            return False
+            return frozenset()
         with self.saving():
-            is_more = workspace.fill(seconds)
+            workspace = self.workspace(root)
+            self.windows.update(workspace.fill(seconds, first), root)
             self._save(workspace)
-        return is_more
+        return frozenset(workspace.pending)
 
     def coverage(self, root: str) -> Coverage:
         workspace = self._workspaces.get(root)
@@ -174,91 +186,74 @@ class Store:
 
     # --- what was recorded ----------------------------------------------------------------------------------------
 
-    def changes(self, checkpoints: Iterable[str]) -> dict[str, list[Change]]:
+    def changes(self, checkpoints: Iterable[str]) -> dict[str, Recorded]:
         """The changes of each checkpoint that is still kept."""
-        found: dict[str, list[Change]] = {}
+        found: dict[str, Recorded] = {}
         for one in checkpoints:
-            if self.db.execute("SELECT 1 FROM checkpoints WHERE id = ?", (one,)).fetchone():
-                found[one] = load_changes(self.db, one)
+            span = self.db.execute("SELECT began, ended FROM checkpoints WHERE id = ?", (one,)).fetchone()
+            if span is not None:
+                found[one] = Recorded(load_changes(self.db, one), *span)
         return found
 
     def workspace(self, root: str, scope: Scope | None = None) -> Workspace:
-        known = self._workspaces.pop(root, None)
-        if known is None:
-            files = load_files(self.db, root_id(self.db, root))
-            make_seed = partial(Seed, root, self.folder / "pins")
-            known = Workspace(root, files, self.contents, make_seed, self.limits)
-        if known.reach is None:
-            opened = (window for window in self._windows.values() if window.scope.root == root)
-            known.reach = joined(window.reach for window in opened if window.scope.paths is None)
+        """What is known of a workspace; only inside a transaction, because other processes save it, too."""
+        row = root_row(self.db, root)
+        known = earlier = self._workspaces.pop(root, None)
+        if known is None or known.row.version != row.version:
+            files = load_files(self.db, row.number)
+            make_seed = partial(Seed, root, self.folder / pins.FOLDER)
+            known = Workspace(root, row, files, self.contents, make_seed, self.limits)
+            if earlier is not None:  # another process saved more
+                known.use(earlier.private, earlier.is_closed)
+        if known.reach is None or known.row.looked != row.looked:
+            known.reach = self.windows.reach(root)
+        known.row = row
         self._workspaces[root] = known  # the last one is the latest used
         if scope is not None:
             known.use(scope.private, scope.is_closed)
         for old in list(self._workspaces)[:-MAX_WORKSPACES]:
-            if not any(window.scope.root == old for window in self._windows.values()):
+            if not self.windows.is_used(old):
                 del self._workspaces[old]
         return known
 
     def forget_workspace(self, root: str) -> None:
-        if not any(window.scope.root == root for window in self._windows.values()):
-            self._workspaces.pop(root, None)
+        self._workspaces.pop(root, None)
 
     @contextmanager
-    def transaction(self, root: str) -> Generator[Workspace]:
+    def transaction(self, scope: Scope) -> Generator[Workspace]:
         """A workspace whose changes are saved together."""
         with self.saving():
-            workspace = self.workspace(root)
+            workspace = self.workspace(scope.root, scope)
             yield workspace
-            self._attribute(workspace.noticed, root)
+            self.windows.attribute(workspace.noticed, scope.root)
             workspace.noticed.clear()
             self._save(workspace)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _end(self, window: _Window, is_recovered: bool) -> Ended:
-        key, scope = window.key, window.scope
-        workspace = self.workspace(scope.root, scope)
-        if scope.paths is None:
-            self._attribute(workspace.sync(), scope.root)
-        else:
-            add_changes(self.db, key.checkpoint, workspace.look_at(scope.paths))
-        self._save(workspace)
-        changes = [
-            change for change in load_changes(self.db, key.checkpoint) if not is_same(change.before, change.after)
-        ]
-        self.db.execute("DELETE FROM changes WHERE checkpoint = ?", (key.checkpoint,))
-        if changes:
-            add_changes(self.db, key.checkpoint, changes)
-            self.db.execute("UPDATE checkpoints SET state = 'found' WHERE id = ?", (key.checkpoint,))
-        else:
-            self.db.execute("DELETE FROM checkpoints WHERE id = ?", (key.checkpoint,))
-        overlaps = tuple(sorted(window.overlaps)) if scope.paths is None else ()
-        return Ended(key.checkpoint, tuple(changes), self.coverage(scope.root), overlaps, is_recovered)
+    def _end(self, window: Window, scope: Scope, *, may_wait: bool, is_recovered: bool) -> Ended | list[str]:
+        own = Scope(scope.root, window.paths, window.parent, scope.private, scope.is_closed)
+        workspace = self._look(own, window)
+        if may_wait and (awaited := self._awaited(window, workspace)):
+            return awaited
+        changes, overlaps = self.windows.end(window)
+        return Ended(window.checkpoint, tuple(changes), self.coverage(scope.root), overlaps, is_recovered)
 
-    def _attribute(self, changes: list[Change], root: str) -> None:
-        """Add changes to the checkpoints that are open for the entire workspace."""
-        for one, window in self._windows.items():
-            if window.scope.root == root and window.scope.paths is None:
-                add_changes(self.db, one, changes)
+    def _awaited(self, window: Window, workspace: Workspace) -> list[str]:
+        if not workspace.pending:
+            return []
+        return [path for path, _, _ in load_changes(self.db, window.checkpoint) if path in workspace.pending]
 
-    def _open_window(self, key: CallKey, scope: Scope, reach: Reach | None) -> None:
-        opened = _Window(key, scope, reach or Reach())
-        for other in self._windows.values():
-            if other.scope.root == scope.root and other.key.session != key.session:
-                other.overlaps.add(key.session)
-                opened.overlaps.add(other.key.session)
-        self._windows[key.checkpoint] = opened
-
-    def _find_open(self, key: CallKey, scope: Scope) -> _Window | None:
-        """A checkpoint that an earlier process began."""
-        query = "SELECT root, detail FROM checkpoints WHERE id = ? AND state = 'open'"
-        row = self.db.execute(query, (key.checkpoint,)).fetchone()
-        if row is None or os.fsdecode(row[0]) != scope.root:
-            return None
-        paths, reach = read_begin_detail(row[1])
-        window = _Window(key, Scope(scope.root, paths, scope.private, scope.is_closed), reach)
-        self._windows[key.checkpoint] = window
-        return window
+    def _end_dead(self, workspace: Workspace, by: Window | None, *, is_full: bool) -> None:
+        """Whose process died gets what this look found; what comes later is not theirs."""
+        for dead in self.windows.dead(workspace.root):
+            if by is not None and dead.checkpoint == by.checkpoint:
+                continue
+            if dead.paths is not None:
+                self.windows.attribute(workspace.look_at(dead.paths), workspace.root, dead)
+            elif not is_full:
+                continue
+            self.windows.end(dead)
 
     def _find_ended(self, key: CallKey, root: str) -> Ended | None:
         """What an earlier process found and did not record in the session's log."""
@@ -268,23 +263,32 @@ class Store:
         changes = tuple(load_changes(self.db, key.checkpoint))
         return Ended(key.checkpoint, changes, self.coverage(root), is_recovered=True)
 
-    def _save(self, workspace: Workspace) -> None:
-        root = root_id(self.db, workspace.root)
-        save_files(self.db, root, workspace.dirty)
-        workspace.dirty.clear()
+    def _save(self, workspace: Workspace, *, is_looked: bool = False) -> None:
+        number, version, looked = workspace.row
+        if workspace.dirty:
+            version = tick(self.db)
+            save_files(self.db, number, workspace.dirty)
+            workspace.dirty.clear()
+        if is_looked:
+            looked = tick(self.db)
+        workspace.row = RootRow(number, version, looked)
+        save_root(self.db, workspace.row)
 
     @contextmanager
     def saving(self) -> Generator[None]:
         """Everything inside is committed together, or not at all."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
+            self.contents.load_total()
             yield
+            self.contents.save_total()
             self.db.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
                 self.db.execute("ROLLBACK")
             self._workspaces.clear()  # what is in memory was not saved
-            self.contents.count()
+            with suppress(sqlite3.Error):
+                self.contents.load_total()
             raise
 
 
@@ -294,7 +298,3 @@ def unsuitable(root: str) -> str:
     if root == "/" or f"{home}/".startswith(f"{root}/"):
         return "the workspace is a home directory, or contains one"
     return ""
-
-
-def _now() -> int:
-    return int(time.time())

@@ -20,8 +20,14 @@ from buddy.checkpoints.entries import GIT, UNKNOWN, Change, Entry, entry_of, is_
 from buddy.checkpoints.limits import CheckpointLimits
 from buddy.checkpoints.reach import Reach
 from buddy.checkpoints.reading import Folder, Found, with_content
+from buddy.checkpoints.rows import RootRow
 from buddy.checkpoints.scan import Scan, Scanner
 from buddy.checkpoints.seeding import Seed, object_id
+
+FEW_FILES = 20
+"""Up to this number, new files are read rather than looked for in the user's repository."""
+READ_AT_ONCE = 500
+"""How many contents of the user's repository are held in memory."""
 
 
 class Uncovered(Struct):
@@ -38,22 +44,27 @@ class Workspace:
     def __init__(
         self,
         root: str,
+        row: RootRow,
         files: dict[str, Entry],
         contents: Contents,
         seed: Callable[[], Seed],
         limits: CheckpointLimits,
     ) -> None:
         self.root = root
+        self.row = row
         self.files = files
         self.uncovered = Uncovered()
         self.dirty: dict[str, Entry | None] = {}
         """What changed in `files` and is not saved yet."""
-        self.pending: set[str] = set()
+        unknown = {path for path, entry in files.items() if not entry.is_known}
+        self.pending = {path for path in unknown if files[path].size <= limits.max_file}
         """Files whose content is still to be stored, as it was when they were last seen."""
+        self.uncovered.unknown = unknown - self.pending
         self.noticed: list[Change] = []
         """What was found by the way, and is nobody's yet."""
         self.reach: Reach | None = None
         """How far the last look at everything reached; None if that is not known."""
+        self.private: tuple[str, ...] = ()
         self.is_closed: Callable[[str], bool] = lambda _: False
         self._refused: set[str] = set()
         """Files for which the store had no room; they are tried again."""
@@ -65,6 +76,7 @@ class Workspace:
 
     def use(self, private: tuple[str, ...], is_closed: Callable[[str], bool]) -> None:
         """Which directories are not entered, and which files are not read, from now on."""
+        self.private = private
         self._scanner = Scanner(self.root, private, self._limits)
         self.is_closed = is_closed
 
@@ -74,26 +86,35 @@ class Workspace:
             self._seed = self._make_seed()
         return self._seed
 
-    def sync(self, seconds: float | None = None) -> list[Change]:
+    def sync(self, scan_seconds: float, seconds: float, *, may_borrow: bool) -> list[Change]:
         """Look at everything; returns what changed since the last time, as far as that reached.
 
-        Contents that take longer stay pending.
+        Contents that take longer than `seconds` stay pending. If it may borrow, contents of files that nobody knew can
+        stay in the user's repository: nobody is at work who could have made them.
         """
-        deadline = None if seconds is None else time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         self.pending |= self._refused & self.files.keys()
         self._refused.clear()
-        scan = self._scanner.scan(self.files, seconds)
+        scan = self._scanner.scan(self.files, scan_seconds)
         self.uncovered.skipped, self.uncovered.is_partial = scan.skipped, not scan.is_complete
+        is_seeded = may_borrow and self._is_worth_seeding(scan)
+        if is_seeded:
+            self._seed = self._make_seed()  # what the repository has may have changed
         folder = Folder(self.root, self._limits.max_file)
         try:
             missing = self._missing(scan, folder)
-            changes = self._look_at(folder, scan, deadline)
+            changes = self._look_at(folder, scan, deadline, is_seeded=is_seeded)
         finally:
             folder.close()
         changes += [Change(path, self.files[path], None) for path in missing]
         settled = self.covered(self._settle(changes))
         self.reach = Reach(frozenset(scan.skipped.keys() | scan.private), frozenset(scan.listed), not scan.is_complete)
         return settled
+
+    def _is_worth_seeding(self, scan: Scan) -> bool:
+        """Whether reading the index of the repository is cheaper than reading the files that are new."""
+        new = sum(path not in self.files for path in scan.changed)
+        return new > 0 if not self.files else new > max(FEW_FILES, len(self.files) // 10)
 
     def covered(self, changes: list[Change]) -> list[Change]:
         """Those that happened since the last look at everything; others are older than anybody knows."""
@@ -114,20 +135,24 @@ class Workspace:
             folder.close()
         return self._settle(changes)
 
-    def fill(self, seconds: float) -> bool:
-        """Store some of the pending contents of files that are still as they were seen; False when none is left."""
+    def fill(self, seconds: float, first: Iterable[str] = ()) -> list[Change]:
+        """Store some of the pending contents of files that are still as they were seen, and return what was found."""
         deadline = time.monotonic() + seconds
         folder = Folder(self.root, self._limits.max_file)
+        ahead = [path for path in first if path in self.pending]
+        changes: list[Change] = []
         try:
             while self.pending and time.monotonic() < deadline:
-                path = self.pending.pop()
+                path = ahead.pop() if ahead else next(iter(self.pending))
+                self.pending.discard(path)
                 known, info = self.files.get(path), folder.stat(path)
                 found = folder.read(path) if known and info and known.has_stat(info) else None
                 if found is not None and known is not None and found.entry.changed == known.changed:
                     self._note(path, self._stored(path, found))
+                    changes.append(Change(path, known, self.files[path]))
         finally:
             folder.close()
-        return bool(self.pending)
+        return changes
 
     def current(self, path: str) -> Entry | None:
         """A file as it is now, its content stored."""
@@ -156,14 +181,15 @@ class Workspace:
 
     # --- one file ------------------------------------------------------------------------------------------------
 
-    def _look_at(self, folder: Folder, scan: Scan, deadline: float | None) -> list[Change]:
+    def _look_at(self, folder: Folder, scan: Scan, deadline: float, *, is_seeded: bool) -> list[Change]:
         changes: list[Change] = []
-        is_first = not self.files
+        is_borrowing = False
         for path, info in scan.changed.items():
             before = self.files.get(path)
-            is_late = deadline is not None and time.monotonic() > deadline
-            seeded = self._seeded(folder, path, info, is_late) if is_first else None
+            is_late = time.monotonic() > deadline
+            seeded = self._seeded(folder, path, info, is_late) if is_seeded and before is None else None
             if seeded is not None:
+                is_borrowing = True
                 changes.append(Change(path, None, seeded))
             elif is_late and not stat.S_ISDIR(info.st_mode):
                 kind = kind_of(info)
@@ -172,8 +198,10 @@ class Workspace:
                     changes.append(Change(path, before, entry_of(kind, info, UNKNOWN)))
             else:
                 changes += self._compare(path, before, folder.read(path))
-        if is_first and any(change.after and change.after.content.startswith(GIT) for change in changes):
+        if is_borrowing:
             self.seed.pin()
+        if is_seeded:
+            self.seed.forget_index()
         return changes
 
     def _seeded(self, folder: Folder, path: str, info: os.stat_result, is_late: bool) -> Entry | None:
@@ -222,8 +250,11 @@ class Workspace:
 
     def _settle(self, changes: list[Change]) -> list[Change]:
         """Keep the earlier contents, note what is there now, and return what really changed."""
-        lent = {change.before.content[len(GIT) :] for change in changes if change.before and _needs_own(change)}
-        kept = {one: self._contents.put(data) for one, data in self.seed.read(lent).items()} if lent else {}
+        lent = [change.before.content[len(GIT) :] for change in changes if change.before and _needs_own(change)]
+        kept: dict[bytes, bytes] = {}
+        for at in range(0, len(lent), READ_AT_ONCE):
+            found = self.seed.read(lent[at : at + READ_AT_ONCE])
+            kept |= {one: self._contents.put(data) for one, data in found.items()}
         faults.reached("checkpoint.kept")
         settled: list[Change] = []
         for change in changes:

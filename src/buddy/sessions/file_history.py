@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from buddy.checkpoints.entries import Change, is_same
+from buddy.checkpoints.store import Recorded
 from buddy.protocol.events import ModelRequest, ToolCall, ToolResult
 from buddy.protocol.file_events import FilesChanged, FilesRestored
 from buddy.sessions.fork import Entry
@@ -127,16 +128,24 @@ def last_undo(steps: Sequence[Step]) -> list[Step]:
     return [step for step in undos if step.checkpoint_id not in gone][-1:]
 
 
-def combine(steps: Sequence[Step], kept: Mapping[str, Sequence[Change]]) -> Combined:
-    """What some steps changed together, by path."""
+def combine(steps: Sequence[Step], kept: Mapping[str, Recorded]) -> Combined:
+    """What some steps changed together, by path.
+
+    Calls of a session may run at the same time, as its sub-agents do. Between those nobody else can have been.
+    """
     changes: dict[str, Change] = {}
+    ends: dict[str, int] = {}
     mixed: set[str] = set()
-    for step in steps:
-        for path, before, after in kept.get(step.checkpoint_id, ()):
-            first = changes.get(path)
-            if first is not None and not is_same(first.after, before):
+    recorded = [kept[step.checkpoint_id] for step in steps if step.checkpoint_id in kept]
+    for one in sorted(recorded, key=lambda one: one.began):
+        for path, before, after in one.changes:
+            first, end = changes.get(path), ends.get(path, 0)
+            if first is None:
+                changes[path], ends[path] = Change(path, before, after), one.ended
+                continue
+            if one.began >= end and not is_same(first.after, before):
                 mixed.add(path)
-            changes[path] = Change(path, first.before if first else before, after)
+            if one.ended >= end:
+                changes[path], ends[path] = Change(path, first.before, after), one.ended
     real = tuple(change for change in changes.values() if not is_same(change.before, change.after))
-    lost = sum(step.checkpoint_id not in kept for step in steps)
-    return Combined(real, frozenset(mixed), lost)
+    return Combined(real, frozenset(mixed), len(steps) - len(recorded))

@@ -13,7 +13,8 @@ from contextlib import suppress
 from buddy.checkpoints.checkpoints import CheckpointError, Checkpoints
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.listing import contents_of, count_lines, describe, is_counted, listed, name_of
-from buddy.checkpoints.store import CallKey, Coverage, Ended, Scope
+from buddy.checkpoints.store import Coverage, Ended, Scope
+from buddy.checkpoints.windows import CallKey
 from buddy.errors import LogError
 from buddy.log.contract import Log
 from buddy.protocol.events import WarningRaised
@@ -49,7 +50,6 @@ class FileTracker:
         self._begun: dict[str, CallKey] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._watched: CallKey | None = None
-        self._parts = 0
         self._is_warned = False
         self._finished = ""
 
@@ -79,7 +79,7 @@ class FileTracker:
         if self.why_off or self._checkpoints is None or isinstance(intent, Write | Fetch):
             return ""
         try:
-            return describe(await self._checkpoints.look(self._scope(None)))
+            return describe(await self._checkpoints.look(self.scope()))
         except CheckpointError as error:
             return str(error)
 
@@ -102,9 +102,8 @@ class FileTracker:
         if self.why_off or self._watched is not None:
             return
         await self.settle()
-        self._parts += 1
-        self._watched = key = CallKey(self._session_id, run_id, f"{name}.{self._parts}")
-        if not await self._begin(key, self._scope(None)):
+        self._watched = key = CallKey(self._session_id, run_id, _name_part(name))
+        if not await self._begin(key, self.scope()):
             self._watched = None
 
     async def recover(self, log: Log) -> None:
@@ -147,12 +146,18 @@ class FileTracker:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
+    def scope(self) -> Scope:
+        """The entire workspace."""
+        return self._scope(None)
+
     def _scope(self, intent: Intent | None) -> Scope:
         root = self._place.root
         paths: tuple[str, ...] | None = None
         if isinstance(intent, Write) and intent.agent is None and intent.path.startswith(f"{root}/"):
             paths = _with_missing_parents(root, intent.path[len(root) + 1 :])
-        return Scope(root, paths, self._place.private, self._closed_now())
+        started = self._fold.started
+        parent = started.delegated.parent if started and started.delegated else ""
+        return Scope(root, paths, parent, self._place.private, self._closed_now())
 
     async def _begin(self, key: CallKey, scope: Scope) -> bool:
         if self._checkpoints is None:
@@ -168,7 +173,7 @@ class FileTracker:
         if self._checkpoints is None:
             return
         try:
-            ended = await self._checkpoints.end(key, self._scope(None))
+            ended = await self._checkpoints.end(key, self.scope())
             await self._record(ended, key.run, call_id)
         except CheckpointError as error:
             self._warn(str(error))
@@ -177,11 +182,10 @@ class FileTracker:
         watched = self._watched
         if self._checkpoints is None or watched is None:
             return
-        self._parts += 1
-        following = CallKey(watched.session, watched.run, f"run.{self._parts}")
+        following = CallKey(watched.session, watched.run, _name_part("run"))
         self._watched = following
         try:
-            ended = await self._checkpoints.split(watched, following, self._scope(None))
+            ended = await self._checkpoints.split(watched, following, self.scope())
             await self._record(ended, watched.run, call_id)
         except CheckpointError as error:
             self._warn(str(error))
@@ -241,6 +245,11 @@ def _uncovered(coverage: Coverage, *, is_recovered: bool) -> str | None:
     if is_recovered:
         text = f"{text} The process died during this call: changes by others until now are included.".strip()
     return text or None
+
+
+def _name_part(name: str) -> str:
+    """A name that no other process gave to a part of the same run."""
+    return f"{name}.{os.urandom(8).hex()}"
 
 
 def _with_missing_parents(root: str, path: str) -> tuple[str, ...]:

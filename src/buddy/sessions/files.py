@@ -16,7 +16,8 @@ from buddy.checkpoints.checkpoints import CheckpointError, Checkpoints
 from buddy.checkpoints.entries import Change, Entry, shown_path
 from buddy.checkpoints.listing import contents_of, describe, listed, name_of
 from buddy.checkpoints.restoring import Conflict
-from buddy.checkpoints.store import CallKey
+from buddy.checkpoints.store import Scope
+from buddy.checkpoints.windows import CallKey
 from buddy.errors import ProtocolError
 from buddy.log.contract import Claim, Log
 from buddy.protocol.file_events import FilesRestored
@@ -53,7 +54,9 @@ class Listing(Struct, frozen=True):
     checkpoints: Checkpoints | None
 
 
-async def list_changes(services: Listing, session_id: str, root: str, request: ListChanges) -> ListChangesReply | None:
+async def list_changes(
+    services: Listing, session_id: str, scope: Scope, request: ListChanges
+) -> ListChangesReply | None:
     """The changes of a selection; None if the session has no checkpoints."""
     steps = steps_of(await read_entries(services.log, session_id, types=TYPES))
     if services.checkpoints is None or not steps:
@@ -63,8 +66,8 @@ async def list_changes(services: Listing, session_id: str, root: str, request: L
     try:
         kept = await services.checkpoints.changes([step.checkpoint_id for step in chosen])
         found = _only(combine(chosen, kept), request.path)
-        conflicts = await _conflicts(services.checkpoints, root, found) if at is None else {}
-        coverage = describe(await services.checkpoints.coverage(root))
+        conflicts = await _conflicts(services.checkpoints, scope, found) if at is None else {}
+        coverage = describe(await services.checkpoints.coverage(scope.root))
         files = await _file_changes(services, found.changes, conflicts, with_diffs=request.diff)
         if request.content:
             files = await _with_contents(services, found.changes, files)
@@ -96,8 +99,8 @@ async def _with_contents(services: Listing, changes: Sequence[Change], files: li
     return shown
 
 
-async def _conflicts(checkpoints: Checkpoints, root: str, found: Combined) -> dict[str, str]:
-    plan = await checkpoints.plan(root, found.changes, frozenset(), _refuse_mixed(found, ()))
+async def _conflicts(checkpoints: Checkpoints, scope: Scope, found: Combined) -> dict[str, str]:
+    plan = await checkpoints.plan(scope, found.changes, frozenset(), _refuse_mixed(found, ()))
     return {conflict.path: conflict.why for conflict in plan.conflicts}
 
 
@@ -193,7 +196,7 @@ async def _restore(session: Session, checkpoints: Checkpoints, request: RestoreF
     chosen = last_undo(steps) if request.redo else select(steps, request)
     found = combine(chosen, await checkpoints.changes([step.checkpoint_id for step in chosen]))
     refuse = _refuse(session, _refuse_mixed(found, request.force))
-    plan = await checkpoints.plan(root, found.changes, frozenset(_forms(request.force)), refuse)
+    plan = await checkpoints.plan(session.files.scope(), found.changes, frozenset(_forms(request.force)), refuse)
     listing = Listing(services.log, services.scrubber, checkpoints)
     restored = tuple(await _file_changes(listing, plan.steps, {}, with_diffs=False))
     conflicts = [FileConflict(shown_path(one.path), one.why) for one in plan.conflicts]
@@ -247,7 +250,7 @@ async def finish_restores(session: Session) -> None:
 async def _carry_out(
     session: Session, checkpoints: Checkpoints, checkpoint: str, detail: _Detail, *, recovered: bool
 ) -> tuple[list[Change], list[Conflict]]:
-    done, problems = await checkpoints.restore(checkpoint, session.place.root)
+    done, problems = await checkpoints.restore(checkpoint, session.files.scope())
     files = await list_files(checkpoints, done)
     body = FilesRestored(
         checkpoint_id=checkpoint,

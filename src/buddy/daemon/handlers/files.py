@@ -1,6 +1,7 @@
 """Requests about the files that a session changed."""
 
 from buddy.checkpoints.checkpoints import Checkpoints
+from buddy.checkpoints.store import Scope
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_session
 from buddy.log.contract import Log, SessionRecord
@@ -27,7 +28,9 @@ class FileRequests:
         services = self._sessions.services
         checkpoints: Checkpoints | None = services.checkpoints
         listing = files.Listing(self._log, services.scrubber, checkpoints)
-        found = await files.list_changes(listing, record.session_id, record.repo.root_path, request)
+        root = record.repo.root_path
+        scope = Scope(root, is_closed=services.permissions(root).closed_now())
+        found = await files.list_changes(listing, record.session_id, scope, request)
         if found is not None:
             return found
         # Without checkpoints, what its own tools wrote is all that is known.
