@@ -18,6 +18,8 @@ from tests.harness.postgres import Postgres
 from tests.harness.processes import PATIENCE
 
 LEASE_SECONDS = 3.0
+NO_DATABASE = 75
+"""The exit code of a daemon that cannot reach its log when it starts."""
 
 
 class Fault(Struct):
@@ -114,8 +116,16 @@ class Faults:
         await self._restart(name)
 
     async def _restart(self, name: str) -> None:
+        """As a supervisor does it: again, if the database could not be reached."""
         async with asyncio.timeout(PATIENCE):
-            await asyncio.to_thread(self._fleet.restart, name)
+            while True:
+                try:
+                    return await asyncio.to_thread(self._fleet.restart, name)
+                except AssertionError:
+                    process = self._fleet.nodes[name].process
+                    if process is None or process.poll() != NO_DATABASE:
+                        raise
+                await asyncio.sleep(0.5)
 
     async def _end_connections(self) -> None:
         await asyncio.to_thread(self._fleet.server.end_connections, self._fleet.url)

@@ -30,6 +30,8 @@ SSH = """#!/bin/sh
 for command; do :; done
 HOME=%s exec sh -c "$command"
 """
+SHOWN = 20_000
+"""How much of a node's log is shown, from its end."""
 SCRIPT: list[Reply] = [
     section("^count", {"text": "one two three"}),
     section("^make", shell('echo "$BUDDY_CALL" >> LEDGER'), {"text": "made"}),
@@ -69,6 +71,7 @@ class FleetOf:
         (programs / "ssh").write_text(SSH % folder)
         (programs / "ssh").chmod(0o755)
         self.faults: dict[str, str] = {}
+        self.sources: dict[str, Path] = {}  # of nodes that run another version
         self.env = {"BUDDY_LOG": self.url, "PATH": f"{programs}:{os.environ['PATH']}"}
         for name in names:
             self.add(name)
@@ -88,7 +91,7 @@ class FleetOf:
     async def __aenter__(self) -> Self:
         for name, daemon in self.nodes.items():
             armed = {"BUDDY_FAULT": self.faults[name]} if name in self.faults else {}
-            daemon.launch(**self.env, **armed)
+            daemon.launch(**self._environment_of(name), **armed)
         for daemon in self.nodes.values():
             await asyncio.to_thread(self._wait_ready, daemon)
         return self
@@ -102,7 +105,7 @@ class FleetOf:
                 daemon.signal(signal.SIGCONT)
                 daemon.process.terminate()
             if kind is not None:
-                print(f"--- {name}\n{daemon.output()}{daemon.log()}")  # noqa: T201 - shown where a test fails
+                print(f"--- {name}\n{daemon.output()[-SHOWN:]}{daemon.log()[-SHOWN:]}")  # noqa: T201 - shown where a test fails
         for daemon in self.nodes.values():
             daemon.stop()
 
@@ -111,7 +114,10 @@ class FleetOf:
         self.url = self.env["BUDDY_LOG"] = url_of_both(self.server, standby, self.database)
 
     def restart(self, name: str) -> None:
-        self.nodes[name].start(**self.env)
+        self.nodes[name].start(**self._environment_of(name))
+
+    def _environment_of(self, name: str) -> dict[str, str]:
+        return self.env | ({"PYTHONPATH": str(self.sources[name])} if name in self.sources else {})
 
     async def client(self, name: str) -> WireClient:
         return await self._clients.enter_async_context(wire_client(self.nodes[name], name="console"))
