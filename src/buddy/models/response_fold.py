@@ -16,16 +16,17 @@ from buddy.errors import ProviderError
 from buddy.models.api_errors import stream_error
 from buddy.models.calls import finish_calls
 from buddy.models.chunks import Fault
-from buddy.models.contract import CUT_OFF, EmptyResponse, Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
+from buddy.models.contract import CUT_OFF, EmptyResponse, Piece, Reply, TokenUsage
 from buddy.models.limits import MAX_KEPT_CALLS, TOO_LONG, Size, refuse
 from buddy.models.long_events import EventData, LongEvent, is_end
 from buddy.models.outputs import Item, Kind, Outputs, arguments_of
 from buddy.models.response_events import Event, Final, Output, read_event, read_final, read_output
-from buddy.models.response_items import layout, opaque
+from buddy.models.response_items import API
+from buddy.models.speech import Speech
+from buddy.models.turns import layout, opaque
 
 _CUT = {"max_output_tokens": "length", "max_tokens": "length"}
 _ENDS = {"incomplete", "failed", "cancelled"}
-_BREAK = "\n\n"
 
 
 class ResponseFold:
@@ -34,14 +35,9 @@ class ResponseFold:
     def __init__(self, origin: str) -> None:
         self._origin = origin
         self._outputs = Outputs()
-        self._text: list[str] = []
-        self._length = 0
-        self._thoughts: list[str] = []
-        self._speaking: Item | None = None
-        self._is_woven = False
-        self._thinking: object = None
-        self._usage: TokenUsage | None = None
         self._size = Size()
+        self._speech = Speech(self._size)
+        self._usage: TokenUsage | None = None
         self._long: LongEvent | None = None  # the event that is being processed, if it is one
         self._ended = ""
         self.finish = ""
@@ -49,7 +45,6 @@ class ResponseFold:
 
     def feed(self, events: Sequence[EventData]) -> list[Piece]:
         """Process the events of one batch; returns at most one thinking delta and one text delta."""
-        before = len(self._text)
         for data in events:
             if self.done or is_end(data):
                 self.done = True
@@ -57,7 +52,7 @@ class ResponseFold:
             self._long = data if isinstance(data, LongEvent) else None
             self._take(read_event(data))
             self._end_if_full()
-        return self._pieces(before)
+        return self._speech.pieces()
 
     def feed_object(self, body: EventData) -> list[Piece]:
         """Process a response that is one JSON object."""
@@ -67,14 +62,14 @@ class ResponseFold:
             raise stream_error(final.message or "no reason given")
         if final.status or final.output or final.output_text or final.error:
             self._end(final, final.status or "completed")
-        return self._pieces(0)
+        return self._speech.pieces()
 
     def has_text(self) -> bool:
-        return bool(self._text)
+        return bool(self._speech.text)
 
     def reply(self, taken: AbstractSet[str]) -> Reply:
         """The reply at the end of the stream, or ProviderError if it is unusable."""
-        text = "".join(self._text)
+        text = "".join(self._speech.text)
         if not self._ended:
             if not text:
                 if not self._outputs.items:
@@ -94,7 +89,7 @@ class ResponseFold:
             raise stream_error(event.error)
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
-                self._say(self._outputs.find("message", event.output_index, event.item_id), event.delta or "")
+                self._speech.say(self._outputs.find("message", event.output_index, event.item_id), event.delta or "")
             case "response.output_text.done" | "response.refusal.done":
                 item = self._outputs.find("message", event.output_index, event.item_id)
                 self._complete(item, event.text or event.refusal or "")
@@ -162,8 +157,8 @@ class ResponseFold:
             output = read_output(raw, self._long)
             if kind := _kind(output):
                 self._settle(self._outputs.list_entry(kind, output), output, raw)
-        if final.output_text and not self._text:
-            self._say(self._outputs.find("message", None, None), final.output_text)
+        if final.output_text and not self._speech.text:
+            self._speech.say(self._outputs.find("message", None, None), final.output_text)
         reason = (final.incomplete_details and final.incomplete_details.reason) or "length"
         self._ended = "completed" if status == "completed" else _CUT.get(reason, reason)
         self.finish = self._ended
@@ -190,52 +185,21 @@ class ResponseFold:
                 self._size.add_kept(len(item.raw))
                 if not item.thought and output.type == "reasoning" and (thought := output.thought()):
                     item.thought = True
-                    self._muse(item, thought)
+                    self._speech.think(item, thought)
 
     def _complete(self, item: Item, text: str) -> None:
         said = "".join(item.text)
         if len(text) > len(said) and text.startswith(said):
-            self._say(item, text[len(said) :])
-
-    def _say(self, item: Item, text: str) -> None:
-        if not text:
-            return
-        if item is not self._speaking:
-            self._is_woven = self._is_woven or bool(item.text)
-            if self._text:
-                self._text.append(_BREAK)
-                self._length += len(_BREAK)
-            item.start = self._length
-            self._speaking = item
-        self._size.add_text(text)
-        item.text.append(text)
-        self._text.append(text)
-        self._length += len(text)
-        item.end = self._length
+            self._speech.say(item, text[len(said) :])
 
     def _think(self, event: Event) -> None:
         item = self._outputs.find("kept", event.output_index, event.item_id)
         item.thought = True
-        self._muse((item, event.type, event.summary_index, event.content_index), event.delta or "")
-
-    def _muse(self, source: object, thought: str) -> None:
-        if self._thinking is not None and self._thinking != source:
-            self._thoughts.append(_BREAK)
-        self._thinking = source
-        self._size.add_text(thought)
-        self._thoughts.append(thought)
-
-    def _pieces(self, before: int) -> list[Piece]:
-        pieces: list[Piece] = []
-        if self._thoughts:
-            pieces.append(ThinkingDelta("".join(self._thoughts)))
-            self._thoughts = []
-        if text := "".join(self._text[before:]):
-            pieces.append(TextDelta(text))
-        return pieces
+        self._speech.think((item, event.type, event.summary_index, event.content_index), event.delta or "")
 
     def _opaque(self, *, is_cut: bool) -> dict[str, object] | None:
-        return opaque(layout(self._outputs.items, has_parts=not self._is_woven, is_cut=is_cut), self._origin)
+        kept = layout(self._outputs.items, has_parts=not self._speech.is_woven, is_cut=is_cut)
+        return opaque(kept, API, self._origin)
 
 
 def _kind(output: Output) -> Kind | None:
