@@ -60,6 +60,8 @@ WINDOWS = {
 }
 MAX_RULES = 400
 KINDS = ("exact", "prefix", "contains")
+# Input, output, and input that is read from the cache or written to it.
+Prices = tuple[Decimal, Decimal, Decimal | None, Decimal | None]
 
 
 class Rule(Struct, frozen=True):
@@ -67,7 +69,7 @@ class Rule(Struct, frozen=True):
     pattern: str
     host: str
     window: int | None
-    prices: tuple[Decimal, Decimal, Decimal | None] | None
+    prices: "Prices | None"
 
     def line(self) -> str:
         parts = [f'match = "{self.match}"', f'pattern = "{self.pattern}"']
@@ -77,7 +79,7 @@ class Rule(Struct, frozen=True):
             parts.append(f'host = "{self.host}"')
             parts += [
                 f"{name}_price = {price.normalize():f}"
-                for name, price in zip(("input", "output", "cached"), self.prices, strict=True)
+                for name, price in zip(("input", "output", "cached", "written"), self.prices, strict=True)
                 if price is not None
             ]
         return f"  {{ {', '.join(parts)} }},"
@@ -131,13 +133,13 @@ def _patterns(match: MatchLogic) -> Iterator[tuple[str, str]]:
             return
 
 
-def _prices(model: ModelInfo) -> tuple[Decimal, Decimal, Decimal | None] | None:
+def _prices(model: ModelInfo) -> Prices | None:
     prices = _latest(model.prices) if isinstance(model.prices, list) else model.prices
     input_price, output_price = _base(prices.input_mtok), _base(prices.output_mtok)
     return (
         None
         if input_price is None or output_price is None
-        else (input_price, output_price, _base(prices.cache_read_mtok))
+        else (input_price, output_price, _base(prices.cache_read_mtok), _base(prices.cache_write_mtok))
     )
 
 

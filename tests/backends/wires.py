@@ -1,4 +1,4 @@
-"""What both wire protocols require of a history, checked on the bytes that would be sent."""
+"""What the wire protocols require of a history, checked on the bytes that would be sent."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,13 +7,14 @@ import msgspec
 
 from buddy.models.completions import Messages
 from buddy.models.contract import Item, Prompt
+from buddy.models.message_items import encode_blocks, join_messages
 from buddy.models.response_items import encode_item
 from buddy.steps import at_once
 
 
 def invalid_on_any_wire(items: Sequence[Item]) -> str | None:
     """Why a server would refuse it; empty if it would not."""
-    return _invalid_messages(items) or _invalid_input(items)
+    return _invalid_messages(items) or _invalid_input(items) or _invalid_blocks(items)
 
 
 def _invalid_messages(items: Sequence[Item]) -> str | None:
@@ -54,3 +55,25 @@ def _invalid_input(items: Sequence[Item]) -> str | None:
             case _:
                 pass
     return None if sorted(called) == sorted(answered) else "responses: calls without a result"
+
+
+def _invalid_blocks(items: Sequence[Item]) -> str | None:
+    """Anthropic: roles alternate, the user begins, and the message after calls starts with a result for each."""
+    encoded = [at_once(encode_blocks(item, "here", keeps_thinking=True)) for item in items]
+    messages: list[dict[str, Any]] = msgspec.json.decode(
+        b"[" + b"".join(join_messages(items, encoded, is_marked=True)) + b"]"
+    )
+    waiting: list[str] = []
+    for number, message in enumerate(messages):
+        blocks: list[dict[str, Any]] = message["content"]
+        if message["role"] != ("assistant" if number % 2 else "user") or not blocks:
+            return f"anthropic: message {number} is {message['role']}'s, or empty"
+        results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        if sorted(results) != sorted(waiting) or any(
+            block["type"] != "tool_result" for block in blocks[: len(waiting)]
+        ):
+            return f"anthropic: results {results} for the calls {waiting}"
+        waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        if any(block["type"] == "text" and not block["text"].strip() for block in blocks):
+            return "anthropic: a blank text"
+    return f"anthropic: {waiting} have no result" if waiting else None

@@ -42,6 +42,7 @@ def test_every_example_of_the_template_is_a_profile_that_works():
         "openrouter-deepseek",
         "openrouter-glm",
         "kimi",
+        "claude",
         "ollama",
         "my-server",
     ]

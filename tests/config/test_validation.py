@@ -21,7 +21,12 @@ MODEL = "[models.a]\napi_base_url = 'http://127.0.0.1:9'\n"
             "a whole",
         ),
         (f"{MODEL}context_limit = 0", 3, "must be a whole number of at least 1", "a whole number"),
-        (f"{MODEL}api = 'chat'", 3, "api in [models.a] cannot be 'chat'", "completions, responses, scripted"),
+        (
+            f"{MODEL}api = 'chat'",
+            3,
+            "api in [models.a] cannot be 'chat'",
+            "completions, responses, anthropic, scripted",
+        ),
         (f"{MODEL}retry_seconds = -1", 3, "must be a number of at least 0", "a number"),
         (
             f"{MODEL}modle = 'm'",

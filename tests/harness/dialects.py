@@ -11,10 +11,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from buddy.models.anthropic import Anthropic
 from buddy.models.completions import Completions
 from buddy.models.contract import Piece, Provider
 from buddy.models.responses import Responses
-from tests.harness.fake_model import Answer, Chunk, FakeModel, delta, ending
+from tests.harness.fake_model import Answer, Chunk, FakeModel, Request, delta, ending
 
 KEY = "sk-canary-5551"
 
@@ -46,6 +47,12 @@ class Dialect(Protocol):
     def answer(self, chunks: Sequence[Chunk | str], **options: Any) -> Answer: ...
 
     def provider(self, base_url: str, **options: Any) -> Provider: ...
+
+    def sent(self, body: Chunk) -> list[str]:
+        """The texts of the conversation in a request."""
+        ...
+
+    def is_streamed(self, request: Request) -> bool: ...
 
 
 class Chat:
@@ -88,6 +95,12 @@ class Chat:
 
     def provider(self, base_url: str, **options: Any) -> Completions:
         return Completions("test", base_url, KEY, "m", 8192, **options)
+
+    def sent(self, body: Chunk) -> list[str]:
+        return [message["content"] for message in body["messages"]]
+
+    def is_streamed(self, request: Request) -> bool:
+        return request.body.get("stream", False)
 
 
 class Response:
@@ -137,8 +150,70 @@ class Response:
     def provider(self, base_url: str, **options: Any) -> Responses:
         return Responses("test", base_url, KEY, "m", 8192, **options)
 
+    def sent(self, body: Chunk) -> list[str]:
+        return [part["text"] for message in body["input"] for part in message["content"]]
 
-DIALECTS: tuple[Dialect, ...] = (Chat(), Response())
+    def is_streamed(self, request: Request) -> bool:
+        return request.body.get("stream", False)
+
+
+class Claude:
+    """Anthropic Messages; its streams begin with an empty message, and a delta belongs to the block at its index."""
+
+    name = "anthropic"
+    path = "/v1/messages"
+    other = "completions"
+    opens = 1
+
+    def text(self, text: str) -> list[Chunk]:
+        return [_block_delta(90, type="text_delta", text=text)]
+
+    def thought(self, text: str) -> list[Chunk]:
+        return [_block_delta(80, type="thinking_delta", thinking=text)]
+
+    def opened(self, at: int | None, call_id: str | None, name: str | None) -> list[Chunk]:
+        block = _given(type="tool_use", id=call_id, name=name, input={})
+        return [_given(type="content_block_start", index=at, content_block=block)]
+
+    def grown(self, at: int | None, call_id: str | None, part: str) -> list[Chunk]:  # noqa: ARG002 - no delta of this API has an id
+        return [_block_delta(at, type="input_json_delta", partial_json=part)]
+
+    def ends(self, finish: str, usage: Chunk | None = None) -> list[Chunk]:
+        reason = {"length": "max_tokens", "tool_calls": "tool_use"}.get(finish, "end_turn")
+        ending = _given(type="message_delta", delta={"stop_reason": reason, "stop_sequence": None}, usage=usage)
+        return [ending, {"type": "message_stop"}]
+
+    def usage(self, used: int, made: int, cached: int | None = None) -> Chunk:
+        read = {"cache_read_input_tokens": cached} if cached is not None else {}
+        return {"input_tokens": used - (cached or 0), "output_tokens": made, **read}
+
+    def full_body(self, text: str, *calls: tuple[str, str], usage: Chunk | None = None) -> bytes:
+        made = [
+            {"type": "tool_use", "name": name, "input": msgspec.json.decode(arguments or "{}")}
+            for name, arguments in calls
+        ]
+        content = [{"type": "text", "text": text}, *made]
+        reason = "tool_use" if made else "end_turn"
+        return msgspec.json.encode(_given(type="message", content=content, stop_reason=reason, usage=usage))
+
+    def failed(self, message: str, code: str) -> Chunk:
+        return {"type": "error", "error": {"type": code, "message": message}}
+
+    def answer(self, chunks: Sequence[Chunk | str], *, done: bool = False, **options: Any) -> Answer:
+        opening: Chunk = {"type": "message_start", "message": {"type": "message", "role": "assistant", "content": []}}
+        return Answer([opening, *chunks], done=done, **options)
+
+    def provider(self, base_url: str, **options: Any) -> Anthropic:
+        return Anthropic("test", base_url, KEY, "m", 8192, **options)
+
+    def sent(self, body: Chunk) -> list[str]:
+        return [block["text"] for message in body["messages"] for block in message["content"]]
+
+    def is_streamed(self, request: Request) -> bool:
+        return request.body.get("stream", False)
+
+
+DIALECTS: tuple[Dialect, ...] = (Chat(), Response(), Claude())
 
 
 def says(dialect: Dialect, text: str, *, finish: str | None = "stop", usage: Chunk | None = None) -> list[Chunk]:
@@ -168,6 +243,10 @@ async def serving(dialect: Dialect, model: FakeModel, **options: Any) -> AsyncGe
 
 async def collect(stream: AsyncIterator[Piece]) -> list[Piece]:
     return [piece async for piece in stream]
+
+
+def _block_delta(at: int | None, **delta: object) -> Chunk:
+    return _given(type="content_block_delta", index=at, delta=delta)
 
 
 def _given(**fields: object) -> dict[str, Any]:

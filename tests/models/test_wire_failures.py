@@ -1,4 +1,4 @@
-"""Servers that are silent, slow, missing or refuse, over both wire protocols: timeouts, retries and cancellation."""
+"""Servers that are silent, slow, missing or refuse, over all wire protocols: timeouts, retries and cancellation."""
 
 import asyncio
 from typing import Literal
@@ -24,10 +24,10 @@ from tests.harness.fake_model import Answer, FakeModel
 HELLO = Prompt("Be brief.", (UserItem("hi"),))
 
 
-both = pytest.mark.parametrize("dialect", DIALECTS, ids=[dialect.name for dialect in DIALECTS])
+every = pytest.mark.parametrize("dialect", DIALECTS, ids=[dialect.name for dialect in DIALECTS])
 
 
-@both
+@every
 @pytest.mark.parametrize("hang", ["headers", "body"])
 async def test_a_silent_server_times_out(dialect: Dialect, hang: Literal["headers", "body"]) -> None:
     answer = dialect.answer(dialect.text("Hi"), done=False, hang=hang)
@@ -38,7 +38,7 @@ async def test_a_silent_server_times_out(dialect: Dialect, hang: Literal["header
         await model.wait_hung_up()
 
 
-@both
+@every
 async def test_a_server_that_trickles_an_endless_line_times_out(
     dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +51,7 @@ async def test_a_server_that_trickles_an_endless_line_times_out(
         await model.wait_hung_up()
 
 
-@both
+@every
 async def test_a_server_that_trickles_its_headers_times_out(dialect: Dialect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "SLOWEST", 0.01)
     monkeypatch.setattr(wire, "CONNECT_TIMEOUT", 0.1)
@@ -70,7 +70,7 @@ async def test_blank_lines_keep_a_slow_answer_alive(monkeypatch: pytest.MonkeyPa
         assert (await collect(provider.stream(HELLO)))[-1] == Reply("Hi")
 
 
-@both
+@every
 async def test_silence_after_the_end_of_the_reply_is_not_a_failure(dialect: Dialect) -> None:
     answer = dialect.answer(says(dialect, "Hi"), hang="body")
     async with FakeModel([answer]) as model, serving(dialect, model) as provider:
@@ -78,7 +78,7 @@ async def test_silence_after_the_end_of_the_reply_is_not_a_failure(dialect: Dial
         await model.wait_hung_up()
 
 
-@both
+@every
 async def test_an_unreachable_server_is_retryable(dialect: Dialect) -> None:
     async with FakeModel([]) as model:
         base_url = model.base_url
@@ -89,7 +89,7 @@ async def test_an_unreachable_server_is_retryable(dialect: Dialect) -> None:
     await provider.close()
 
 
-@both
+@every
 @pytest.mark.parametrize("hang", ["headers", "body"])
 async def test_cancelling_the_consumer_closes_the_connection(
     dialect: Dialect, hang: Literal["headers", "body"]
@@ -104,7 +104,7 @@ async def test_cancelling_the_consumer_closes_the_connection(
         await model.wait_hung_up()
 
 
-@both
+@every
 async def test_leaving_a_stream_early_closes_the_connection(dialect: Dialect) -> None:
     answer = dialect.answer(dialect.text("Hi"), done=False, hang="body")
     async with FakeModel([answer]) as model, serving(dialect, model) as provider:
@@ -114,7 +114,7 @@ async def test_leaving_a_stream_early_closes_the_connection(dialect: Dialect) ->
         await model.wait_hung_up()
 
 
-@both
+@every
 @pytest.mark.parametrize("status", [401, 403, 404])
 async def test_a_refusal_has_a_hint_and_never_contains_the_key(dialect: Dialect, status: int) -> None:
     body = f'{{"error":{{"message":"no access with {KEY}"}}}}'.encode()
@@ -127,7 +127,7 @@ async def test_a_refusal_has_a_hint_and_never_contains_the_key(dialect: Dialect,
     assert (f'api = "{dialect.other}"' if status == 404 else "API key") in failure.value.hint
 
 
-@both
+@every
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 529])
 async def test_temporary_errors_are_retried_and_every_wait_is_reported(dialect: Dialect, status: int) -> None:
     storm = Answer(status=status, body=b"busy")
@@ -140,7 +140,7 @@ async def test_temporary_errors_are_retried_and_every_wait_is_reported(dialect: 
         await play(dialect, [storm] * 4 + [dialect.answer(says(dialect, "Hi"))], Patience(0))
 
 
-@both
+@every
 @pytest.mark.parametrize(
     ("headers", "low", "high"),
     [
@@ -169,7 +169,7 @@ async def test_the_servers_retry_after_is_respected_within_bounds(
     assert pieces[0] == Retrying(2, "the model API answered 429: slow down", round(waits[0] * 1000))
 
 
-@both
+@every
 async def test_a_lost_request_is_retried_visibly(dialect: Dialect) -> None:
     """The server read the request and closed the reused connection: it may have acted on it."""
     first, lost, again = (dialect.answer(says(dialect, text)) for text in ("One", "Lost", "Two"))
@@ -182,7 +182,7 @@ async def test_a_lost_request_is_retried_visibly(dialect: Dialect) -> None:
         assert len(model.requests) == 3
 
 
-@both
+@every
 async def test_a_failure_after_deltas_voids_them_first(dialect: Dialect) -> None:
     gate = asyncio.Event()
     broken = dialect.answer([*dialect.text("One"), dialect.failed("overloaded", "server_error")])
@@ -196,7 +196,7 @@ async def test_a_failure_after_deltas_voids_them_first(dialect: Dialect) -> None
         assert await collect(stream) == [Retrying(2, reason, 250), Restart(reason), TextDelta("Two"), Reply("Two")]
 
 
-@both
+@every
 async def test_a_cut_stream_is_asked_again(dialect: Dialect) -> None:
     cut = dialect.answer(says(dialect, "Hi", finish=None), done=False)
     pieces, _ = await play(dialect, [cut, dialect.answer(says(dialect, "Hello"))])
@@ -206,7 +206,7 @@ async def test_a_cut_stream_is_asked_again(dialect: Dialect) -> None:
     assert pieces[-2:] == [TextDelta("Hi"), Reply("Hi", finish="cut", truncated=True)]
 
 
-@both
+@every
 async def test_a_wait_can_be_cancelled(dialect: Dialect) -> None:
     waiting = asyncio.Event()
 
@@ -224,17 +224,17 @@ async def test_a_wait_can_be_cancelled(dialect: Dialect) -> None:
         assert len(model.requests) == 1
 
 
-@both
+@every
 async def test_a_server_that_refuses_to_stream_is_not_asked_to_again(dialect: Dialect) -> None:
     no = Answer(status=400, body=b'{"error":{"message":"Unsupported parameter: stream"}}')
     script = [no, *(Answer(body=dialect.full_body(text)) for text in ("One", "Two"))]
     async with FakeModel(script) as model, serving(dialect, model) as provider:
         assert await collect(provider.stream(HELLO)) == [TextDelta("One"), Reply("One")]
         assert await collect(provider.stream(HELLO)) == [TextDelta("Two"), Reply("Two")]
-    assert [request.body.get("stream") for request in model.requests] == [True, None, None]
+    assert [dialect.is_streamed(request) for request in model.requests] == [True, False, False]
 
 
-@both
+@every
 async def test_omitting_a_field_that_did_not_help_is_not_remembered(dialect: Dialect) -> None:
     no = Answer(status=400, body=b"too long a prompt for a stream")
     script = [no, no, dialect.answer(says(dialect, "Two"))]
@@ -242,17 +242,17 @@ async def test_omitting_a_field_that_did_not_help_is_not_remembered(dialect: Dia
         with pytest.raises(ProviderError, match="too long"):
             await collect(provider.stream(HELLO))
         assert (await collect(provider.stream(HELLO)))[-1] == Reply("Two")
-    assert [request.body.get("stream") for request in model.requests] == [True, None, True]
+    assert [dialect.is_streamed(request) for request in model.requests] == [True, False, True]
 
 
-@both
+@every
 @pytest.mark.parametrize("no", [Answer(status=501, body=b""), Answer([], done=False)])
 async def test_a_server_that_cannot_stream_is_asked_for_one_object(dialect: Dialect, no: Answer) -> None:
     script = [no, *(Answer(body=dialect.full_body(text)) for text in ("One", "Two"))]
     async with FakeModel(script) as model, serving(dialect, model) as provider:
         assert await collect(provider.stream(HELLO)) == [TextDelta("One"), Reply("One")]
         assert await collect(provider.stream(HELLO)) == [TextDelta("Two"), Reply("Two")]
-    assert [request.body.get("stream") for request in model.requests] == [True, None, None]
+    assert [dialect.is_streamed(request) for request in model.requests] == [True, False, False]
 
 
 async def play(

@@ -82,7 +82,7 @@ def find_prices(resolved: Resolved, auth_file: Path) -> Prices | None:
 
 def credentials_of(resolved: Resolved, auth_file: Path) -> Credentials:
     if resolved.auth == "api-key":
-        return ApiKey(resolved.api_key)
+        return ApiKey(resolved.api_key, resolved.api)
     return Login(resolved.profile, find_issuer(resolved.issuer, resolved.client_id), AuthFile(auth_file))
 
 
@@ -136,7 +136,7 @@ def _local_row(resolved: Resolved, *, active: bool) -> ModelRow:
 
 
 async def _ask(resolved: Resolved, auth_file: Path) -> Listing:
-    return await list_models(resolved.base_url, credentials_of(resolved, auth_file))
+    return await list_models(resolved.base_url, credentials_of(resolved, auth_file), api=resolved.api)
 
 
 def _facts(resolved: Resolved, listing: Listing) -> Facts:

@@ -29,17 +29,15 @@ def window_of(env: "Mapping[str, str]") -> int | None:
     return int(text)
 
 
-def api_of(env: "Mapping[str, str]") -> "Literal['completions', 'responses'] | None":
+def api_of(env: "Mapping[str, str]") -> "Literal['completions', 'responses', 'anthropic'] | None":
     """The wire API, if the environment sets it."""
     match override(env, "API"):
         case "":
             return None
-        case "completions":
-            return "completions"
-        case "responses":
-            return "responses"
+        case "completions" | "responses" | "anthropic" as api:
+            return api
         case other:
-            raise UserError(f"BUDDY_API {other!r} is unknown", hint="available: completions, responses")
+            raise UserError(f"BUDDY_API {other!r} is unknown", hint="available: completions, responses, anthropic")
 
 
 def endpoint_of(env: "Mapping[str, str]", key_variables: "Iterable[str]" = ()) -> "dict[str, Any]":

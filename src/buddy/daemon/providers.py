@@ -30,7 +30,9 @@ class Providers:
 
     async def list_models(self, resolved: Resolved) -> Listing:
         """What the server offers, as far as it says so within seconds."""
-        return await list_models(resolved.base_url, find_credentials(resolved, self._auth_file, self._scrubber))
+        return await list_models(
+            resolved.base_url, find_credentials(resolved, self._auth_file, self._scrubber), api=resolved.api
+        )
 
     def close(self) -> None:
         self._pool.close()
@@ -69,13 +71,13 @@ def make_provider(
         login=resolved.auth == "login",
     )
     provider = RetryingProvider(make_wire(resolved.api, endpoint, pool), patience)
-    return CatalogProvider(provider, resolved, lambda: listings.of(resolved.base_url, credentials))
+    return CatalogProvider(provider, resolved, lambda: listings.of(resolved.base_url, credentials, resolved.api))
 
 
 def find_credentials(resolved: Resolved, auth_file: Path, scrubber: Scrubber) -> Credentials:
     """The profile's key, or its login, whose tokens are registered with the scrubber as they are received."""
     if resolved.auth == "api-key":
-        return ApiKey(resolved.api_key)
+        return ApiKey(resolved.api_key, resolved.api)
     from buddy.models.login.bearer import Login
     from buddy.models.login.issuer import find_issuer
     from buddy.models.login.tokens import AuthFile

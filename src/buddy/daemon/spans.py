@@ -206,6 +206,8 @@ class Spans:
         trace.call.set_attributes(used)
         if body.cached_tokens is not None:
             trace.call.set_attribute("gen_ai.usage.cache_read.input_tokens", body.cached_tokens)
+        if body.cache_write_tokens is not None:
+            trace.call.set_attribute("gen_ai.usage.cache_creation.input_tokens", body.cache_write_tokens)
         trace.call.end(_ns(event.ts))
         trace.call = None
         _settle(trace, body)

@@ -28,6 +28,7 @@ _TRANSIENT = (
     "server_error",
     "server error",
     "internal_error",
+    "api_error",
     "try again",
 )
 

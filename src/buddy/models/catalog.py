@@ -21,16 +21,20 @@ _DATE = re.compile(r"-(?:20\d\d-\d\d-\d\d|20\d{6})$")
 
 
 class Prices(Struct, frozen=True):
-    """US dollars per million tokens; cached tokens without a price of their own cost as much as others."""
+    """US dollars per million tokens; input that is read from the cache or written to it costs as much as other input if
+    it has no price of its own."""
 
     input: float
     output: float
     cached: float | None = None
+    written: float | None = None
 
     def cost(self, usage: TokenUsage) -> float:
         cached = min(usage.cached_tokens or 0, usage.input_tokens)
-        price = self.input if self.cached is None else self.cached
-        paid = (usage.input_tokens - cached) * self.input + cached * price + usage.output_tokens * self.output
+        written = min(usage.cache_write_tokens or 0, usage.input_tokens - cached)
+        paid = (usage.input_tokens - cached - written) * self.input + usage.output_tokens * self.output
+        paid += cached * (self.input if self.cached is None else self.cached)
+        paid += written * (self.input if self.written is None else self.written)
         return paid / 1e6
 
 
@@ -86,6 +90,7 @@ class _Rule(Struct, frozen=True):
     input_price: float = 0.0
     output_price: float = 0.0
     cached_price: float | None = None
+    written_price: float | None = None
 
     def matches(self, names: tuple[str, ...]) -> bool:
         match self.match:
@@ -97,7 +102,7 @@ class _Rule(Struct, frozen=True):
                 return any(self.pattern in name for name in names)
 
     def prices(self) -> Prices:
-        return Prices(self.input_price, self.output_price, self.cached_price)
+        return Prices(self.input_price, self.output_price, self.cached_price, self.written_price)
 
 
 class _Table(Struct, frozen=True):

@@ -55,10 +55,13 @@ class Prompt(Struct, frozen=True):
 
 
 class TokenUsage(Struct, frozen=True):
+    """What a call took. Of the input tokens some were read from the server's cache, and others written to it."""
+
     input_tokens: int
     output_tokens: int
     cached_tokens: int | None = None
     cost_usd: float | None = None
+    cache_write_tokens: int | None = None
 
 
 class TextDelta(Struct, frozen=True, gc=False):

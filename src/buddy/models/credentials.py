@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from buddy.errors import UserError
+from buddy.models.apis import access_of
 
 
 class Credentials(Protocol):
@@ -21,10 +22,11 @@ class Credentials(Protocol):
 
 
 class ApiKey:
-    """A key that does not change; an empty one adds no header."""
+    """A key that does not change, in the header of its API; an empty one adds none."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, api: str = "") -> None:
         self._key = key.strip()
+        self._access = access_of(api)
         if not self._key.isascii() or not self._key.isprintable():
             raise UserError(
                 "the API key contains characters that are not allowed in an HTTP header",
@@ -32,7 +34,7 @@ class ApiKey:
             )
 
     async def headers(self) -> Mapping[str, str]:
-        return {"authorization": f"Bearer {self._key}"} if self._key else {}
+        return {self._access.key_header: f"{self._access.key_prefix}{self._key}"} if self._key else {}
 
     async def renew(self) -> bool:
         return False

@@ -35,6 +35,9 @@ class _Vendor(Struct, frozen=True):
 
 VENDORS = (
     _Vendor("openai", "OpenAI", "OPENAI_API_KEY", "https://api.openai.com/v1", "gpt-5.3-codex", "responses"),
+    _Vendor(
+        "anthropic", "Anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com/v1", "claude-sonnet-5-5", "anthropic"
+    ),
     _Vendor("openrouter", "OpenRouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1", "deepseek/deepseek-v3.2"),
     _Vendor("kimi", "Moonshot", "MOONSHOT_API_KEY", "https://api.moonshot.ai/v1", "kimi-k2.5"),
     _Vendor("deepseek", "DeepSeek", "DEEPSEEK_API_KEY", "https://api.deepseek.com", "deepseek-chat"),
@@ -55,11 +58,14 @@ async def discover(env: Mapping[str, str], servers: Mapping[str, int] = SERVERS)
 
 def _with_key(vendor: _Vendor) -> DiscoveredProfile:
     api = f'api = "{vendor.api}"\n' if vendor.api != "completions" else ""
+    settings = f"BUDDY_BASE_URL={vendor.base_url} BUDDY_MODEL={vendor.model}"
+    if vendor.api != "completions":
+        settings += f" BUDDY_API={vendor.api}"
     return DiscoveredProfile(
         name=vendor.name,
         what=f"{vendor.title}, with {vendor.variable}",
         block=f'api_base_url = "{vendor.base_url}"\n{api}api_key_env = "{vendor.variable}"\nmodel = "{vendor.model}"\n',
-        environment=f"BUDDY_BASE_URL={vendor.base_url} BUDDY_MODEL={vendor.model} BUDDY_API_KEY=${vendor.variable}",
+        environment=f"{settings} BUDDY_API_KEY=${vendor.variable}",
     )
 
 

@@ -120,3 +120,8 @@ def join_items(encoded: Sequence[bytes]) -> list[bytes]:
     if sum(map(len, encoded)) <= _JOINED:
         return [b",".join(encoded)]
     return [piece for item in encoded for piece in (b",", item)][1:]
+
+
+def join_pieces(pieces: list[bytes]) -> list[bytes]:
+    """The same pieces; in one if that takes no time."""
+    return [b"".join(pieces)] if sum(map(len, pieces)) <= _JOINED else pieces

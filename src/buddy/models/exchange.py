@@ -1,7 +1,7 @@
 """From a request to a reply, for every wire: send it, read the stream, fold it.
 
 Invariants:
-- an optional parameter that a server rejects by name is left out, before the first delta, and permanently once that
+- an optional parameter that a server rejects by name is left out, before the first delta, and for good once that
   helped; `stream` is one of them, so a response may be one JSON object; a server that cannot stream (501, or an empty
   stream) is asked for one, too;
 - a stream that breaks after its text began is not lost: the fold decides what to do with it.
@@ -48,13 +48,23 @@ class Folding(Protocol):
 
 
 class Exchange:
-    """Requests to one server; `optional` are the parameters that may be left out. After the end of a reply only the
-    end of the body is missing, which frees the connection: `linger` is how long to wait for it."""
+    """Requests to one server; `optional` are the parameters that may be left out, `passing` those of them that the next
+    request has again. After the end of a reply only the end of the body is missing, which frees the connection:
+    `linger` is how long to wait for it."""
 
-    def __init__(self, wire: Wire, path: str, optional: tuple[str, ...], linger: float) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        path: str,
+        optional: tuple[str, ...],
+        linger: float,
+        *,
+        passing: LeftOut = frozenset(),
+    ) -> None:
         self._wire = wire
         self._path = path
         self._optional = optional
+        self._passing = passing
         self._linger = linger
         self._left_out: LeftOut = frozenset()
 
@@ -88,7 +98,7 @@ class Exchange:
                 raise
             finally:
                 response.close()
-            self._left_out = left_out
+            self._left_out = left_out - self._passing
             yield reply
             return
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from buddy.errors import ProviderError
+from buddy.models.apis import access_of, add_version
 from buddy.models.catalog import Facts, Prices
 from buddy.models.credentials import Credentials
 from buddy.models.http.address import Address, parse_address
@@ -23,7 +24,7 @@ SECONDS = 3.0
 AGAIN_AFTER = 300.0
 MAX_BODY = 16 * 1024 * 1024
 
-_WINDOWS = ("context_length", "max_model_len", "context_window", "max_context_length")
+_WINDOWS = ("context_length", "max_model_len", "context_window", "max_context_length", "max_input_tokens")
 
 
 class Listing(Struct, frozen=True):
@@ -43,20 +44,22 @@ class Listings:
         self._clock = clock
         self._held: dict[str, tuple[Listing, float]] = {}
 
-    async def of(self, base_url: str, credentials: Credentials) -> Listing:
-        held, at = self._held.get(base_url, (None, 0.0))
+    async def of(self, base_url: str, credentials: Credentials, api: str = "") -> Listing:
+        server = add_version(base_url, api)
+        held, at = self._held.get(server, (None, 0.0))
         if held is None or (held.trouble and self._clock() - at > AGAIN_AFTER):
-            held = await list_models(base_url, credentials)
-            self._held[base_url] = held, self._clock()
+            held = await list_models(base_url, credentials, api=api)
+            self._held[server] = held, self._clock()
         return held
 
 
-async def list_models(base_url: str, credentials: Credentials, seconds: float = SECONDS) -> Listing:
+async def list_models(base_url: str, credentials: Credentials, seconds: float = SECONDS, api: str = "") -> Listing:
     """Ask a server for its models."""
+    access = access_of(api)
     try:
         async with asyncio.timeout(seconds):
-            proof = await credentials.headers()
-            status, body = await _get(parse_address(base_url), proof, seconds)
+            headers = {**access.headers, **(await credentials.headers())}
+            status, body = await _get(parse_address(add_version(base_url, api)), access.models, headers, seconds)
     except (TimeoutError, ConnectTimeout, ReadTimeout):
         return Listing(trouble=f"no answer within {seconds:g} s")
     except ProviderError as error:
@@ -66,9 +69,9 @@ async def list_models(base_url: str, credentials: Credentials, seconds: float = 
     return _meaning(status, body)
 
 
-async def _get(address: Address, login: Mapping[str, str], seconds: float) -> tuple[int, bytes]:
+async def _get(address: Address, path: str, login: Mapping[str, str], seconds: float) -> tuple[int, bytes]:
     client = HttpClient(address, Timeouts(connect=seconds, idle=seconds))
-    response = await client.request("GET", "/models", {"accept": "application/json", **login})
+    response = await client.request("GET", path, {"accept": "application/json", **login})
     try:
         body = b""
         while len(body) <= MAX_BODY and (more := await response.read()):
@@ -128,12 +131,13 @@ def _window(fields: Mapping[str, object]) -> int | None:
 def _prices(pricing: Mapping[str, object]) -> Prices | None:
     """OpenRouter's are per token and called prompt and completion, Together's per million: input and output."""
     for names, tokens in (
-        (("prompt", "completion", "input_cache_read"), 1e6),
-        (("input", "output", "cached_input"), 1.0),
+        (("prompt", "completion", "input_cache_read", "input_cache_write"), 1e6),
+        (("input", "output", "cached_input", "cache_write"), 1.0),
     ):
-        paid, made, cached = (_number(pricing.get(name)) for name in names)
+        prices = [None if (price := _number(pricing.get(name))) is None else price * tokens for name in names]
+        paid, made, cached, written = prices
         if paid is not None and made is not None:
-            return Prices(paid * tokens, made * tokens, None if cached is None else cached * tokens)
+            return Prices(paid, made, cached, written)
     return None
 
 

@@ -20,6 +20,7 @@ from functools import cached_property
 
 from buddy.errors import ProviderError
 from buddy.models.api_errors import response_error
+from buddy.models.apis import access_of, add_version, key_in
 from buddy.models.credentials import ApiKey, Credentials
 from buddy.models.http.address import parse_address
 from buddy.models.http.client import ConnectTimeout, HttpClient, ResponseStream, Timeouts
@@ -30,6 +31,7 @@ from buddy.models.http.pool import Pool
 CONNECT_TIMEOUT = 30.0
 MAX_REFUSAL = 64 * 1024
 SLOWEST = 2.0
+_HEADERS = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
 
 
 class ConnectionLost(ProviderError):
@@ -48,8 +50,8 @@ class Wire:
         idle_timeout: float = 120.0,
         pool: Pool | None = None,
     ) -> None:
-        self._base_url = base_url.rstrip("/")
-        self._credentials = ApiKey(api_key) if isinstance(api_key, str) else api_key
+        self._base_url = add_version(base_url, api)
+        self._credentials = ApiKey(api_key, api) if isinstance(api_key, str) else api_key
         self._key = ""
         self._api = api
         self.idle_timeout = idle_timeout
@@ -96,8 +98,8 @@ class Wire:
 
     async def _send(self, path: str, body: Sequence[bytes]) -> ResponseStream:
         proof = await self._credentials.headers()
-        self._key = proof.get("authorization", "").removeprefix("Bearer ")
-        headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", **proof}
+        self._key = key_in(proof)
+        headers = {**_HEADERS, **access_of(self._api).headers, **proof}
         try:
             return await self._connect().request("POST", path, headers, body)
         except OSError as error:

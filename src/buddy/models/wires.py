@@ -36,7 +36,14 @@ def _responses(at: Endpoint, pool: Pool | None) -> Provider:
     return Responses(at.profile, at.base_url, at.credentials, at.model, at.context_limit, login=at.login, pool=pool)
 
 
+def _anthropic(at: Endpoint, pool: Pool | None) -> Provider:
+    from buddy.models.anthropic import Anthropic
+
+    return Anthropic(at.profile, at.base_url, at.credentials, at.model, at.context_limit, pool=pool)
+
+
 _WIRES: dict[str, Callable[[Endpoint, Pool | None], Provider]] = {
     "completions": _completions,
     "responses": _responses,
+    "anthropic": _anthropic,
 }

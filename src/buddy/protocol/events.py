@@ -264,6 +264,7 @@ class Usage(Payload, frozen=True, kw_only=True):
     cached_tokens: Count | None = None
     cost_usd: float | None = None
     estimated: bool = False
+    cache_write_tokens: Count | None = None
 
 
 class ModelSwitched(Payload, frozen=True, kw_only=True):

@@ -56,7 +56,7 @@ class BudgetLimits(TypedDict):
 class Endpoint(TypedDict):
     baseUrl: NotRequired[str | None]
     model: NotRequired[str | None]
-    api: NotRequired[Literal["completions", "responses"] | None]
+    api: NotRequired[Literal["anthropic", "completions", "responses"] | None]
     apiKey: NotRequired[str | None]
     contextLimit: NotRequired[int | None]
     keys: NotRequired[dict[str, str] | None]
@@ -399,6 +399,7 @@ class Usage(Payload):
     cachedTokens: NotRequired[int | None]
     costUsd: NotRequired[float | None]
     estimated: NotRequired[bool]
+    cacheWriteTokens: NotRequired[int | None]
 
 
 class Progress(Payload):

@@ -156,7 +156,9 @@ def _notice(warning: WarningRaised) -> Piece | Exception | None:
 def _usage(usage: Usage | None) -> TokenUsage | None:
     if usage is None:
         return None
-    return TokenUsage(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cost_usd)
+    return TokenUsage(
+        usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cost_usd, usage.cache_write_tokens
+    )
 
 
 def _summary_of(compaction: SessionCompacted) -> Reply:

@@ -95,6 +95,7 @@ def usage_of(run: Run, turn: int, usage: TokenUsage, context: ContextState, *, e
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
         cost_usd=usage.cost_usd,
         context=context,
         budget=Budget.of(run).after(usage),
