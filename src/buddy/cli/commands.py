@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     *("exec", "run", "resume", "session", "changes", "undo", "worktree", "attach", "ps", "replay", "daemon"),
-    *("approvals", "trust", "model", "login", "logout", "memory", "project", "mcp", "node", "web", "doctor", "demo"),
-    *("completion", "help"),
+    *("approvals", "trust", "model", "login", "logout", "memory", "project", "mcp", "node", "web", "acp"),
+    *("doctor", "demo", "completion", "help"),
 )
 
 # Commands of other programs, and where their like is here. As single words they are no prompts.
@@ -41,7 +41,7 @@ ELSEWHERE = {
     "serve": "'buddy daemon run'",
     "server": "'buddy daemon run'",
     **dict.fromkeys(("update", "upgrade", "install", "uninstall", "plugin", "plugins", "agent", "agents"), ""),
-    **dict.fromkeys(("hooks", "skills", "acp", "node", "stats", "usage", "cloud", "init", "review"), ""),
+    **dict.fromkeys(("hooks", "skills", "node", "stats", "usage", "cloud", "init", "review"), ""),
     **dict.fromkeys(("apply", "undo", "sandbox", "version", "setup", "kill", "features", "debug"), ""),
 }
 
@@ -114,6 +114,8 @@ def _add(commands: "Subparsers", name: str) -> None:
             from buddy.cli.parsing.sessions import ADD
         case "mcp":
             from buddy.cli.parsing.mcp import ADD
+        case "acp":
+            from buddy.cli.parsing.acp import ADD
         case "node":
             from buddy.cli.parsing.node import ADD
         case "approvals" | "trust":

@@ -102,6 +102,7 @@ class Options(argparse.Namespace):
     new_name: str | None = None
     device: bool = False
     browser: bool = False
+    login: bool = False
     child: str | None = None
     resume: str | None = None
     shell: str = ""
