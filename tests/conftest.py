@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from tests.harness.installed import need
 from tests.harness.postgres import Postgres
+from tests.harness.temporal import Temporal
 
 # Nothing of the user's own home has an effect: a slow ~/.bashrc would hold up every pane that a test opens.
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
@@ -42,6 +43,13 @@ def handle_interrupts() -> Iterator[None]:
 def postgres() -> Iterator[Postgres]:
     """One server for all tests of a worker, started with its first use; each test takes a database of its own."""
     with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def temporal() -> Iterator[Temporal]:
+    """One Temporal server for all tests of a worker; each test takes a task queue of its own."""
+    with Temporal() as server:
         yield server
 
 

@@ -53,6 +53,9 @@ class StuckNode:
     def runs(self) -> int:
         return 0
 
+    def load(self) -> Load:
+        return Load()
+
     def count_leaked(self, held: dict[str, int]) -> list[Lease]:
         del held
         return []

@@ -163,3 +163,34 @@ async def test_a_name_is_free_again_once_its_node_is_gone(nodes: Nodes) -> None:
     await first.leave()
     other = await nodes.join("a", owner="owner-3")
     assert [(one.owner, one.state) for one in await other.nodes()] == [("owner-3", "ready")]
+
+
+async def test_an_attempt_that_was_given_up_takes_nothing(nodes: Nodes) -> None:
+    first, second = await nodes.join("a"), await nodes.join("b")
+    lease = await session(nodes, "sess_1", "a")
+    await first.release(lease, resume=True, due=None)
+    assert await second.waiting(10) == [("sess_1", 0, None)]
+    assert (await second.look("sess_1")).needs_node
+    taken = await second.take_attempt("sess_1", 2)
+    assert taken is not None
+    assert (taken.lease.epoch, taken.reason) == (2, "due")
+    assert (await first.look("sess_1")).holder == "b"
+    assert await second.waiting(10) == []
+    # Another attempt while it is held, and an earlier one once it is free again.
+    assert await first.take_attempt("sess_1", 3) is None
+    await second.release(taken.lease, resume=True, due=None)
+    assert await first.take_attempt("sess_1", 1) is None
+    assert await first.take_attempt("sess_1", 2) is None
+    assert await first.take_attempt("sess_1", 3) is not None
+    assert (await first.look("sess_unknown")).needs_node is False
+
+
+async def test_a_node_takes_what_belongs_to_it_by_itself(nodes: Nodes) -> None:
+    first, second = await nodes.join("a"), await nodes.join("b")
+    pinned, free = await session(nodes, "sess_1", "a"), await session(nodes, "sess_2", "a")
+    await first.pin(pinned)
+    for lease in (pinned, free):
+        await first.release(lease, resume=True, due=None)
+    assert [session_id for session_id, _, _ in await first.waiting(10)] == ["sess_2"]
+    assert await second.take(10, own_only=True) == []
+    assert [one.lease.session_id for one in await first.take(10, own_only=True)] == ["sess_1"]

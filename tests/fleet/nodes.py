@@ -42,7 +42,9 @@ SCRIPT: list[Reply] = [
 
 
 class FleetOf:
-    """Use it as `async with FleetOf(folder, server, "a", "b") as fleet`."""
+    """Use it as `async with FleetOf(folder, server, "a", "b") as fleet`. `cluster` is added to `[cluster]`."""
+
+    cluster = ""
 
     def __init__(
         self,
@@ -60,8 +62,9 @@ class FleetOf:
         self.ledger = folder / "ledger"
         self.workspace = folder / "workspace"
         self.received: list[tuple[WireClient, str, int]] = []
-        self._more = more
         self._script = script
+        table, _, rest = more.partition("[cluster]\n") if "[cluster]" in more else (more, "", "")
+        self._more = f"{table}\n[cluster]\n{rest}\n{self.cluster}"
         self._clients = AsyncExitStack()
         self.nodes: dict[str, Daemon] = {}
         self.workspace.mkdir()

@@ -35,7 +35,7 @@ class Postgres:
         self._bin = _programs()
         self.folder = Path(tempfile.mkdtemp(prefix="buddy-pg-"))
         self.data = self.folder / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self.settings = {
             "fsync": "off",  # a killed server loses nothing by it, and no test takes the power away
             "listen_addresses": "127.0.0.1",
@@ -206,7 +206,7 @@ def _programs() -> Path:
     return Path(found.origin).parent / "pginstall18" / "bin"
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

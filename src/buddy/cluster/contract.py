@@ -43,10 +43,11 @@ class NodeRecord(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """What a node does now."""
+    """What a node does now; `working` are the sessions with a run."""
 
     runs: int = 0
     sessions: int = 0
+    working: frozenset[str] = frozenset()
 
 
 class Beat(Struct, frozen=True):

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from buddy.cluster.contract import Beat, Load, NodeRecord, Placement, Taken
+from buddy.cluster.contract import Beat, NodeRecord, Placement, Taken
 from buddy.cluster.held_sessions import HeldSessions
 from buddy.cluster.requests import ANY_NODE, RemoteRequests, Serve
 from buddy.errors import BuddyError
@@ -163,7 +163,7 @@ class Fleet:
 
     async def _beat(self) -> None:
         before = self._held.epochs()
-        beat = await self._placement.beat(Load(self._held.runs(), len(before)))
+        beat = await self._placement.beat(self._held.load())
         self._listener.queued(beat.queue)
         if beat.state == "draining":
             self._drain_soon()
@@ -246,7 +246,7 @@ class Fleet:
         if self._opening:
             await asyncio.wait(self._opening)
         await self._held.hand_over_all(HAND_OVER_SECONDS)
-        await self._placement.beat(Load(self._held.runs(), len(self._held.epochs())))
+        await self._placement.beat(self._held.load())
         await self._placement.set_state(self.name, "drained")
         self.state = "drained"
         log.info("handed over")

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 
+from buddy.cluster.contract import Load
 from buddy.errors import BuddyError, HandedOver
 from buddy.log.contract import Lease
 from buddy.sessions.session import Session
@@ -25,6 +26,11 @@ class HeldSessions:
 
     def runs(self) -> int:
         return sum(session.runs.is_running for session in self._sessions.open_sessions)
+
+    def load(self) -> Load:
+        sessions = [session for session in self._sessions.open_sessions if not session.broken]
+        working = frozenset(session.session_id for session in sessions if session.runs.is_busy)
+        return Load(self.runs(), len(sessions), working)
 
     def knows(self, session_id: str) -> bool:
         """Whether it is open here, being opened, or about to be."""

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from buddy.cluster import statements as sql
 from buddy.cluster.contract import Beat, Load, NodeRecord, Taken
 from buddy.config.fleet import ClusterSettings, NodeSettings
@@ -14,6 +16,14 @@ from buddy.log.postgres.postgres import PostgresLog
 from buddy.log.rows import no_session
 from buddy.protocol.node_requests import NodeState
 from buddy.version import VERSION
+
+
+class Whereabouts(Struct, frozen=True):
+    """Where a session is: the number of the last attempt to take it, the living node that has it, if it needs one."""
+
+    attempt: int = 0
+    holder: str | None = None
+    needs_node: bool | None = False
 
 
 class PostgresPlacement:
@@ -57,8 +67,9 @@ class PostgresPlacement:
         pairs = (one.rpartition(":") for one in held)
         return Beat(state, {session_id: int(epoch) for session_id, _, epoch in pairs}, queue)
 
-    async def take(self, limit: int) -> Sequence[Taken]:
-        arguments = (self._owner, self._ttl, self._lost_ms, limit, self._user_runs)
+    async def take(self, limit: int, *, own_only: bool = False) -> Sequence[Taken]:
+        """With `own_only`, only what belongs to this node."""
+        arguments = (self._owner, self._ttl, self._lost_ms, limit, self._user_runs, own_only)
         try:
             rows = await self._takes.fetch(sql.TAKE, *arguments)
         except Lost:
@@ -67,6 +78,29 @@ class PostgresPlacement:
             Taken(Lease(session_id, epoch, self._owner), "due" if lost is None else "lost_node")
             for session_id, epoch, lost in rows
         ]
+
+    async def waiting(self, limit: int) -> list[tuple[str, int, str | None]]:
+        """Sessions that need a node and belong to none, with the number of the last attempt, and their user."""
+        arguments = (self._owner, self._ttl, self._lost_ms, limit, self._user_runs)
+        return [
+            (session_id, attempt, user)
+            for session_id, attempt, user in await self._takes.repeat(sql.WAITING, *arguments)
+        ]
+
+    async def look(self, session_id: str) -> Whereabouts:
+        rows = await self._takes.repeat(sql.LOOK, self._owner, self._ttl, session_id)
+        return Whereabouts(*rows[0]) if rows else Whereabouts()
+
+    async def take_attempt(self, session_id: str, number: int) -> Taken | None:
+        """Take one session in an attempt that Temporal started; None if it is taken, or a later attempt was made."""
+        arguments = (self._owner, self._ttl, self._lost_ms, session_id, number)
+        try:
+            rows = await self._takes.fetch(sql.TAKE_ATTEMPT, *arguments)
+        except Lost:
+            return None  # as with `take`
+        if not rows:
+            return None
+        return Taken(Lease(session_id, rows[0][0], self._owner), "due" if rows[0][1] is None else "lost_node")
 
     async def acquire(self, session_id: str) -> Lease | None:
         rows = await self._takes.repeat(sql.ACQUIRE, self._owner, self._ttl, self._lost_ms, session_id)

@@ -56,9 +56,7 @@ SELECT (SELECT state FROM beat),
 """  # noqa: S608 - constants only
 
 # $4: the most to take, $5: the most runs of one user, or null. Each user's first comes before any user's second.
-# The epoch is compared again with the locked row: a session that somebody acquired since the snapshot is not taken.
-TAKE = f"""
-WITH turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock({LOCK}) AS mine), {_CLOCK}, {_LIVING},
+_READY = f"""
 work AS (
   SELECT key FROM sessions, clock WHERE due <= now
   UNION SELECT key FROM sessions WHERE state IN ('running', 'awaiting_approval')
@@ -74,15 +72,43 @@ ready AS MATERIALIZED (
 held AS (
   SELECT s.user_id, count(*) AS runs FROM sessions s JOIN living l ON l.owner = s.owner
   WHERE s.state = 'running' AND s.user_id IS NOT NULL GROUP BY s.user_id
-),
+)"""  # noqa: S608 - constants only
+_ALLOWED = """
+(r.user_id IS NULL OR r.state <> 'running' OR $5::bigint IS NULL OR r.rank + coalesce(h.runs, 0) <= $5::bigint)"""
+# The epoch is compared again with the locked row: a session that somebody acquired since the snapshot is not taken.
+# $6: only those that belong to this node.
+TAKE = f"""
+WITH turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock({LOCK}) AS mine), {_CLOCK}, {_LIVING}, {_READY},
 chosen AS (
   SELECT s.key, r.owner AS lost FROM ready r JOIN sessions s ON s.key = r.key AND s.epoch = r.epoch
   LEFT JOIN held h ON h.user_id = r.user_id
-  WHERE r.user_id IS NULL OR r.state <> 'running' OR $5::bigint IS NULL OR r.rank + coalesce(h.runs, 0) <= $5::bigint
+  WHERE {_ALLOWED} AND (NOT $6::boolean OR s.pinned = (SELECT name FROM me))
   ORDER BY r.rank, r.due, s.key LIMIT $4 FOR UPDATE OF s SKIP LOCKED
 )
 UPDATE sessions s SET epoch = s.epoch + 1, owner = $1, due = NULL FROM chosen WHERE s.key = chosen.key
 RETURNING s.id, s.epoch, chosen.lost
+"""  # noqa: S608 - constants only
+# The same, only looked at: another system says who takes them.
+WAITING = f"""
+WITH turn AS MATERIALIZED (SELECT true AS mine), {_CLOCK}, {_LIVING}, {_READY}
+SELECT s.id, s.attempt, s.user_id FROM ready r JOIN sessions s ON s.key = r.key
+LEFT JOIN held h ON h.user_id = r.user_id
+WHERE {_ALLOWED} AND s.pinned IS DISTINCT FROM (SELECT name FROM me)
+ORDER BY r.rank, r.due, s.key LIMIT $4
+"""  # noqa: S608 - constants only
+LOOK = f"""
+WITH {_CLOCK}, {_LIVING}
+SELECT s.attempt, (SELECT l.name FROM living l WHERE l.owner = s.owner),
+  s.due <= now OR s.state = 'running' OR (s.owner IS NOT NULL AND s.state = 'awaiting_approval')
+FROM sessions s, clock WHERE s.id = $3
+"""  # noqa: S608 - constants only
+# $5: the number of this attempt; one that was given up takes nothing.
+TAKE_ATTEMPT = f"""
+WITH {_CLOCK}, {_LIVING}, before AS (SELECT owner FROM sessions WHERE id = $4)
+UPDATE sessions s SET epoch = s.epoch + 1, owner = $1, due = NULL, attempt = $5 FROM clock
+WHERE s.id = $4 AND s.attempt < $5 AND EXISTS (SELECT FROM me) AND {_PLACE} AND (
+  s.owner IS NULL OR ((SELECT may_judge FROM me) AND s.owner NOT IN (SELECT owner FROM living)))
+RETURNING s.epoch, (SELECT owner FROM before)
 """  # noqa: S608 - constants only
 
 ACQUIRE = f"""

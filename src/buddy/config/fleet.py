@@ -47,12 +47,21 @@ class NodeSettings(Table, frozen=True):
         return tuple(f"{name}={value}" for name, value in self.labels.items())
 
 
+class TemporalSettings(Table, frozen=True):
+    """`[cluster.temporal]`, for `placement = "temporal"`. All nodes of a fleet, and no others, share a task queue."""
+
+    address: str = "127.0.0.1:7233"
+    namespace: str = "default"
+    task_queue: str = "buddy"
+
+
 class ClusterSettings(Table, frozen=True):
     """`[cluster]`, for nodes that share a log. A node that is silent for `lease_seconds` loses its sessions. Those with
     a local target belong to their node: after `lost_node_seconds` without it their run fails, or with
     `lost_node = "wait"` waits for it."""
 
-    placement: Literal["postgres"] = "postgres"
+    placement: Literal["postgres", "temporal"] = "postgres"
+    temporal: TemporalSettings = TemporalSettings()
     lease_seconds: Seconds = 3.0
     lost_node: Literal["fail", "wait"] = "fail"
     lost_node_seconds: Seconds = 30.0

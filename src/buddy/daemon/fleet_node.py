@@ -2,16 +2,20 @@
 
 from msgspec.structs import replace
 
+from buddy.cluster.contract import Placement
 from buddy.cluster.fleet import Fleet, FleetListener, NodeRole
 from buddy.cluster.held_sessions import HeldSessions
 from buddy.cluster.leases import FleetLeases
 from buddy.cluster.postgres import PostgresPlacement
 from buddy.cluster.requests import RemoteRequests
+from buddy.config.fleet import ClusterSettings
 from buddy.config.settings import Config
 from buddy.daemon.forwarding import Forwarding
 from buddy.daemon.runtime import Runtime
+from buddy.errors import UserError
 from buddy.log.owners import this_owner
 from buddy.log.postgres.postgres import PostgresLog
+from buddy.version import VERSION
 
 _KNOWN_TOKENS = "SELECT hash FROM tokens WHERE hash = ANY($1::text[])"
 
@@ -32,13 +36,36 @@ async def join_fleet(runtime: Runtime, shared: PostgresLog, config: Config, *, i
         capacity=lambda: most - held.runs(),
         lease_seconds=config.cluster.lease_seconds,
     )
-    fleet = Fleet(role, placement, requests, held, forwarding.serve, _listener(runtime, shared))
+    chosen = _choose_placement(runtime, placement, config.cluster, role)
+    fleet = Fleet(role, chosen, requests, held, forwarding.serve, _listener(runtime, shared))
     forwarding.fleet = runtime.fleet = fleet
-    leases = FleetLeases(placement, name, lambda: fleet.may_take)
+    leases = FleetLeases(chosen, name, lambda: fleet.may_take)
     runtime.sessions.services = replace(runtime.sessions.services, leases=leases, node=name, parks=True)
     runtime.dispatcher.remote = forwarding
     shared.hints.subscribe(fleet.on_hint)
     await fleet.start()
+
+
+def _choose_placement(
+    runtime: Runtime, postgres: PostgresPlacement, cluster: ClusterSettings, role: NodeRole
+) -> Placement:
+    """Temporal places only daemons that work; others beat, ask and forward all the same."""
+    if cluster.placement == "postgres" or not (role.is_daemon and role.is_worker):
+        return postgres
+    try:
+        from buddy.cluster.temporal import Callbacks, TemporalPlacement
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("temporalio"):
+            raise
+        hint = "pip install '.[temporal]' in Buddy's clone"
+        message = "placement = \"temporal\" needs the extra 'temporal', which is not installed"
+        raise UserError(message, hint=hint) from error
+
+    def take_soon(session_id: str) -> None:
+        if runtime.fleet is not None:
+            runtime.fleet.on_hint(session_id, is_inbox=True)
+
+    return TemporalPlacement(postgres, role.name, cluster, Callbacks(role.capacity, take_soon), VERSION)
 
 
 def _listener(runtime: Runtime, shared: PostgresLog) -> FleetListener:
