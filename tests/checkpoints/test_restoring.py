@@ -1,11 +1,16 @@
 """A restore while somebody works in the same place: what appears meanwhile is never overwritten."""
 
 import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from buddy import faults
+from buddy.checkpoints.reading import Folder
+from tests.checkpoints.trees import picture
 from tests.checkpoints.workspace import Workspace
 
 
@@ -47,3 +52,56 @@ async def test_what_a_look_at_conflicts_finds_belongs_to_the_open_call(tmp_path:
         await workspace.checkpoints.plan(workspace.scope(), earlier.changes, frozenset(), lambda _: None)
         ended = await workspace.end(key)
         assert [(one.path, one.word) for one in ended.changes] == [("text", "modified")]
+
+
+async def test_a_mode_is_restored_without_writing_the_file(tmp_path: Path) -> None:
+    async with Workspace(tmp_path) as workspace:
+        target = workspace.root / "text"
+        target.write_text("text\n")
+        (workspace.root / "second name").hardlink_to(target)
+        before, shown = target.stat(), picture(workspace.root)
+        ended = await workspace.call("chmod 751 text")
+        done, conflicts = await workspace.undo(ended.changes)
+        after = target.stat()
+        assert (conflicts, picture(workspace.root)) == ([], shown)
+        assert (after.st_ino, after.st_mtime_ns, after.st_nlink) == (before.st_ino, before.st_mtime_ns, 2)
+        await workspace.undo(done)
+        assert stat.S_IMODE(target.stat().st_mode) == 0o751
+
+
+async def test_a_name_that_differs_in_case_alone_is_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where case does not count, opening `text` finds `TEXT`; it must not be taken for what an undo should create."""
+    exact = Folder.parent_of
+
+    @contextmanager
+    def parent_of(self: Folder, path: str) -> Generator[tuple[int, str]]:
+        with exact(self, path) as (directory, name):
+            names = os.listdir(directory)  # noqa: PTH208 - a descriptor
+            alike = [one for one in names if one.casefold() == name.casefold()]
+            yield directory, alike[0] if alike else name
+
+    monkeypatch.setattr(Folder, "parent_of", parent_of)
+    async with Workspace(tmp_path) as workspace:
+        (workspace.root / "text").write_text("text\n")
+        before = picture(workspace.root)
+        ended = await workspace.call("mv text TEXT")
+        after = picture(workspace.root)
+        assert [(one.path, one.word) for one in ended.changes] == [("TEXT", "added"), ("text", "deleted")]
+        done, conflicts = await workspace.undo(ended.changes)
+        assert (conflicts, picture(workspace.root)) == ([], before)
+        _, conflicts = await workspace.undo(done)
+        assert (conflicts, picture(workspace.root)) == ([], after)
+
+
+async def test_both_names_of_a_file_are_restored(tmp_path: Path) -> None:
+    """Restoring one changes the times of the other."""
+    async with Workspace(tmp_path) as workspace:
+        (workspace.root / "text").write_text("text\n")
+        (workspace.root / "second name").hardlink_to(workspace.root / "text")
+        before = picture(workspace.root)
+        ended = await workspace.call("echo changed > text")
+        assert [one.path for one in ended.changes] == ["second name", "text"]
+        _, conflicts = await workspace.undo(ended.changes)
+        assert (conflicts, picture(workspace.root)) == ([], before)

@@ -62,6 +62,17 @@ class Folder:
         except OSError:
             return None
 
+    def lists(self, path: str) -> bool:
+        """Whether each name on the way is written exactly like this."""
+        try:
+            for inner in (path[:at] for at, sign in enumerate(f"{path}/") if sign == "/"):
+                with self.parent_of(inner) as (directory, _):
+                    if inner.rpartition("/")[2] not in os.listdir(directory):  # noqa: PTH208 - a descriptor
+                        return False
+        except OSError:
+            return False
+        return True
+
     def read(self, path: str) -> Found | None:
         """A file, link or directory as it is now; None if there is nothing that can be kept."""
         try:

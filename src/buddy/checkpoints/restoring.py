@@ -22,6 +22,7 @@ from buddy.checkpoints.workspace import Workspace
 
 CHANGED = "it was changed since"
 NOT_KEPT = "its earlier content was not kept"
+NOT_SEEN = "it may have been changed since: what the call left was not kept"
 NOT_EMPTY = "the directory has other files in it"
 OTHER_KIND = "a pipe, socket or device is there now"
 
@@ -47,9 +48,10 @@ def plan(
     """How to undo some changes. `force` names paths as they are shown; `refuse` says why a path must not be touched."""
     steps: list[Change] = []
     conflicts: list[Conflict] = []
+    similar = _similar(wanted)
     for path, should, left in wanted:
-        now = workspace.current(path)
-        if now is None and workspace.is_occupied(path):
+        now = _now(workspace, path, similar)
+        if now is None and path not in similar and workspace.is_occupied(path):
             conflicts.append(Conflict(path, OTHER_KIND))
             continue
         if is_same(now, should):
@@ -58,7 +60,7 @@ def plan(
         if why is None and should is not None and not should.is_known:
             why = NOT_KEPT
         if why is None and not is_same(now, left) and shown_path(path) not in force:
-            why = CHANGED
+            why = CHANGED if left is None or left.is_known else NOT_SEEN
         if why is None and now is not None and not now.is_known:
             why = "its present content cannot be kept"
         if why is None:
@@ -67,6 +69,24 @@ def plan(
             conflicts.append(Conflict(path, why))
     kept, more = _keep_directories(workspace.root, steps)
     return Plan(tuple(kept), tuple(conflicts + more))
+
+
+def _similar(changes: Sequence[Change]) -> set[str]:
+    """Paths that differ only in case: where that does not count, one of them answers for the other."""
+    seen: dict[str, str] = {}
+    found: set[str] = set()
+    for path, _, _ in changes:
+        other = seen.setdefault(path.casefold(), path)
+        if other != path:
+            found |= {other, path}
+    return found
+
+
+def _now(workspace: Workspace, path: str, similar: set[str]) -> Entry | None:
+    """What is at a path, under exactly this name."""
+    if path in similar and not workspace.has_name(path):
+        return None
+    return workspace.current(path)
 
 
 def _keep_directories(root: str, steps: list[Change]) -> tuple[list[Change], list[Conflict]]:
@@ -100,8 +120,9 @@ def carry_out(workspace: Workspace, contents: Contents, steps: Sequence[Change],
     problems: list[Conflict] = []
     due: list[Change] = []
     checked: dict[str, Entry | None] = {}
+    similar = _similar(steps)
     for step in steps:
-        checked[step.path] = now = workspace.current(step.path)
+        checked[step.path] = now = _now(workspace, step.path, similar)
         if is_same(now, step.after):
             continue
         if is_same(now, step.before):
@@ -177,7 +198,7 @@ def _chmod(folder: Folder, path: str, mode: int) -> None:
 
 def _remove(folder: Folder, _contents: Contents, step: Change, checked: Entry | None) -> None:
     with suppress(FileNotFoundError), folder.parent_of(step.path) as (directory, name):
-        _check_unchanged(directory, name, checked)
+        _check_unchanged(folder, step, checked)
         if _is_directory(step.before):
             os.rmdir(name, dir_fd=directory)
         else:
@@ -191,6 +212,8 @@ def _make_directory(folder: Folder, _contents: Contents, step: Change, _checked:
 
 def _write(folder: Folder, contents: Contents, step: Change, checked: Entry | None) -> None:
     entry = step.after
+    if _is_mode_alone(step) and _set_file_mode(folder, step, checked):
+        return
     data = contents.get(entry.content) if entry else None
     if entry is None or data is None:
         raise OSError(errno.ENODATA, NOT_KEPT)
@@ -203,7 +226,7 @@ def _write(folder: Folder, contents: Contents, step: Change, checked: Entry | No
                 _write_file(directory, temporary, data, entry.mode)
             faults.reached("restore.written")
             # A directory that was here is removed by now.
-            _check_unchanged(directory, name, None if _changes_kind(step) else checked)
+            _check_unchanged(folder, step, None if _changes_kind(step) else checked)
             os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
             with suppress(OSError):
@@ -211,15 +234,43 @@ def _write(folder: Folder, contents: Contents, step: Change, checked: Entry | No
             raise
 
 
-def _check_unchanged(directory: int, name: str, checked: Entry | None) -> None:
+def _is_mode_alone(step: Change) -> bool:
+    before, after = step.before, step.after
+    if before is None or after is None or before.kind != "file" or after.kind != "file":
+        return False
+    return before.content == after.content
+
+
+def _set_file_mode(folder: Folder, step: Change, checked: Entry | None) -> bool:
+    """Leave the file itself as it is, with its times and links; False if it cannot be opened."""
+    with folder.parent_of(step.path) as (directory, name):
+        _check_unchanged(folder, step, checked)
+        try:
+            opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+        except PermissionError:
+            return False
+        try:
+            os.fchmod(opened, step.after.mode if step.after else 0)
+        finally:
+            os.close(opened)
+    return True
+
+
+def _check_unchanged(folder: Folder, step: Change, checked: Entry | None) -> None:
     """OSError if a path is no longer as it was checked: somebody saved a file during the restore."""
-    try:
-        info = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        info = None
+    info = folder.stat(step.path)
     is_unchanged = info is None if checked is None else info is not None and checked.has_times(info)
-    if not is_unchanged:
+    if not is_unchanged and not _has_content(folder, step, checked):
         raise OSError(errno.EBUSY, CHANGED)
+
+
+def _has_content(folder: Folder, step: Change, checked: Entry | None) -> bool:
+    """Whether only its times differ, and perhaps its mode: it has a second name, and that was restored just now."""
+    found = folder.read(step.path)
+    if found is None or checked is None or found.data is None or found.entry.kind != checked.kind:
+        return False
+    modes = {half.mode for half in (checked, step.after) if half is not None}
+    return found.entry.mode in modes and hashlib.sha256(found.data).digest() == checked.content
 
 
 def _temporary_name(name: str) -> str:

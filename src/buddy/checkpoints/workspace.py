@@ -170,6 +170,14 @@ class Workspace:
         finally:
             folder.close()
 
+    def has_name(self, path: str) -> bool:
+        """Whether a directory lists something under exactly this name: opening it may not care about case."""
+        folder = Folder(self.root, self._limits.max_file)
+        try:
+            return folder.lists(path)
+        finally:
+            folder.close()
+
     def _own(self, path: str, known: Entry) -> Entry:
         """The same file, its content read and stored: only then can it be compared."""
         folder = Folder(self.root, self._limits.max_file)
