@@ -107,6 +107,39 @@ def test_an_edit_of_the_user_is_a_conflict_and_stays(home: Home) -> None:
     assert (home.work / "kept.txt").read_text() == "mine\n"
 
 
+def test_changes_names_the_conflicts(home: Home) -> None:
+    run(home)
+    assert "conflict" not in home.run("changes").err
+    (home.work / "kept.txt").write_text("mine\n")
+    found = home.run("changes")
+    assert "conflict: kept.txt: it was changed since\n" in found.err
+    assert "kept.txt" in found.out
+
+
+def test_a_diff_is_printed_in_full(tmp_path: Path) -> None:
+    """Also those for which one reply has no room."""
+    steps = (shell("for n in 1 2 3; do seq 60000 > long$n.txt; done; chmod 600 run.sh"), {"text": "ok"})
+    home = Home(tmp_path / "home").script(*steps)
+    make_files(home.work)
+    run(home)
+    found = home.run("changes", "--diff")
+    assert found.out.count("+60000\n") == 3
+    assert "cut here" not in found.out
+    assert "mode 0755 became 0600" in found.out
+    listed = json.loads(home.run("changes", "--json").out)["files"]
+    assert [file["diff"].count("\n") for file in listed] == [60003, 60003, 60003, 3]
+
+
+def test_doctor_says_how_much_is_kept(home: Home) -> None:
+    def check() -> str:
+        checks = json.loads(home.run("doctor", "--json").out)["checks"]
+        return next(one["text"] for one in checks if one["name"] == "checkpoints")
+
+    assert check() == "0 MiB of at most 2048 MiB, kept for 14 days"
+    run(home)
+    assert check().startswith("1 MiB of at most 2048 MiB, kept for 14 days; 1 checkpoints in ")
+
+
 def test_forcing_a_conflict_goes_on_with_the_same_run(tmp_path: Path) -> None:
     steps = (shell("echo one > kept.txt"), {"text": "ok"}, shell("echo two > gone.txt; echo new > new"), {"text": "ok"})
     home = Home(tmp_path / "home").script(*steps)

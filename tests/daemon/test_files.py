@@ -29,6 +29,7 @@ SCRIPT: list[Reply] = [
     section("^lock", shell("mkdir -p locked; echo x > locked/file; echo x > free"), {"text": "done"}),
     section("^close", shell("echo changed > closed/file"), {"text": "done"}),
     section("^slow", shell("echo begun > slow.txt; exec sleep 600"), {"text": "never"}),
+    section("^long", shell("seq 20000 > long.txt"), {"text": "done"}),
     section("^key", shell("printenv CANARY_API_KEY > key.txt"), {"text": "done"}),
 ]
 
@@ -165,3 +166,21 @@ async def test_a_file_that_was_changed_since_is_listed_as_a_conflict(client: Wir
     (daemon.workspace / "part.txt").write_text("mine")
     [listed] = (await client.ask("list_changes", {"all": True}, session_id))["files"]
     assert listed["conflict"] == "it was changed since"
+
+
+async def test_a_long_diff_is_available_in_full(client: WireClient, daemon: Daemon) -> None:
+    session_id = await start(client, daemon, approvalPolicy="all")
+    await run(client, session_id, "long")
+    [file] = (await client.ask("list_changes", {"diff": True}, session_id))["files"]
+    assert "the diff is cut here" in file["diff"]
+    assert len(file["diff"]) < 40_000
+    text = ""
+    while not text.endswith("+20000\n"):
+        part = await client.ask("read_blob", {"blob": file["blob"], "offset": len(text)}, session_id)
+        assert part["text"]
+        text += part["text"]
+    assert text.startswith("--- /dev/null\n+++ long.txt\n@@ -0,0 +1,20000 @@\n+1\n")
+    assert text.count("\n") == 20003
+    other = await start(client, daemon)
+    with pytest.raises(ErrorResponse, match="unknown blob"):
+        await client.ask("read_blob", {"blob": file["blob"]}, other)

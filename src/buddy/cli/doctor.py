@@ -19,6 +19,7 @@ import msgspec
 from buddy.approvals.dead_rules import find_dead_rules
 from buddy.approvals.rules import read_rules
 from buddy.approvals.trust import Trust
+from buddy.cli.checkpoints_check import check_checkpoints
 from buddy.cli.doctor_check import Check
 from buddy.cli.doctor_extensions import check_extensions
 from buddy.cli.endpoint_check import check_endpoint
@@ -78,6 +79,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
     except BuddyError as error:
         yield _failure("config", error)
     else:
+        yield check_checkpoints(places.state_dir, config.checkpoints)
         yield _configuration(config, places)
         yield from _shared_log(log_url_of(config, os.environ, options.log))
         yield from _rules(config)

@@ -25,7 +25,8 @@ class ListChanges(Shape, frozen=True):
 
 
 class FileChange(Shape, frozen=True):
-    """`diff` is a unified diff; what is too long is cut and says so. `conflict`: why it cannot simply be undone.
+    """`diff` is a unified diff. Above 32 KiB it is cut, and `blob` names a blob with all of it, which `read_blob` can
+    return for a while. `conflict`: why it cannot simply be undone.
 
     `content` is the text after the change, redacted; absent if the file was deleted, is not text, or was not kept.
     """
@@ -37,6 +38,7 @@ class FileChange(Shape, frozen=True):
     diff: str | None = None
     conflict: str | None = None
     content: str | None = None
+    blob: str | None = None
 
 
 class ListChangesReply(Shape, frozen=True):

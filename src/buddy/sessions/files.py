@@ -42,16 +42,19 @@ from buddy.steps import take_turns
 from buddy.tools.changes import diff
 
 MAX_CONTENTS = 512 * 1024
+MAX_WHOLE = 16 * 1024 * 1024
+"""How long a diff may be that is available in full."""
 MIXED = "somebody else changed it between two calls"
 BEYOND = "Not included: files outside the workspace, git's own directories, and what a shell command did elsewhere."
 
 
 class Listing(Struct, frozen=True):
-    """What is needed to list changes; a session need not be open for it."""
+    """What is needed to list changes; a session need not be open for it. `keep` stores a long diff as a blob."""
 
     log: Log
     scrubber: Scrubber
     checkpoints: Checkpoints | None
+    keep: Callable[[str], str] | None = None
 
 
 async def list_changes(
@@ -119,14 +122,16 @@ async def _file_changes(
     counted = await list_files(checkpoints, shown)
     left, files = MAX_DIFFS, list[FileChange]()
     for change, file in zip(shown, counted, strict=True):
-        text = None
+        text = blob = None
         if with_diffs and left > 0:
             contents = await checkpoints.read(contents_of([change]))
             whole = await asyncio.to_thread(_diff, change, contents)
-            text = cut(await take_turns(services.scrubber.text_steps(whole)))
+            whole = await take_turns(services.scrubber.text_steps(whole))
+            text = cut(whole)
+            blob = services.keep(whole) if services.keep and text != whole else None
             left -= len(text)
         why = conflicts.get(change.path)
-        files.append(FileChange(file.path, file.change, file.added, file.removed, text, why))
+        files.append(FileChange(file.path, file.change, file.added, file.removed, text, why, blob=blob))
     return files
 
 
@@ -138,8 +143,8 @@ def _diff(change: Change, contents: Mapping[bytes, bytes]) -> str:
     if before is None or after is None:
         return f"--- {name}\n+++ {name}\n{notes}the content is not kept\n"
     if change.before is None:
-        return diff(name, None, after) or f"--- /dev/null\n+++ {name}\n{notes}"
-    text = diff(name, before, after)
+        return diff(name, None, after, MAX_WHOLE) or f"--- /dev/null\n+++ {name}\n{notes}"
+    text = diff(name, before, after, MAX_WHOLE)
     if change.after is None:
         text = text.replace(f"\n+++ {name}\n", "\n+++ /dev/null\n", 1)
     return text if text and not notes else (text or f"--- {name}\n+++ {name}\n") + notes

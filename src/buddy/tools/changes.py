@@ -1,6 +1,6 @@
 """What a write would change, as a unified diff of bounded size.
 
-Invariants: the text has at most `LIMIT` characters and says where it was cut. Time and memory are bounded, too: only
+Invariants: the text has at most `limit` characters and says where it was cut. Time and memory are bounded, too: only
 what changes is split into lines, and no more of it than can be compared or shown.
 """
 
@@ -14,7 +14,7 @@ CONTEXT = 3
 _BLOCK = 64 * 1024
 
 
-def diff(path: str, before: bytes | None, after: bytes) -> str:
+def diff(path: str, before: bytes | None, after: bytes, limit: int = LIMIT) -> str:
     """A unified diff, empty if nothing changes."""
     if before == after:
         return ""
@@ -23,12 +23,12 @@ def diff(path: str, before: bytes | None, after: bytes) -> str:
     line, old, new = _changed_part(before or b"", after)
     head = f"--- {'/dev/null' if before is None else path}\n+++ {path}\n"
     if len(old) + len(new) > MAX_COMPARED:
-        return head + _replacement(line, old, new)
+        return head + _replacement(line, old, new, limit)
     text = head + "".join(_shift(hunk, line) for hunk in _hunks(_lines(old), _lines(new)))
-    if len(text) <= LIMIT:
+    if len(text) <= limit:
         return text
     marker = f"\n[... the diff is cut here; it has {len(text)} characters ...]\n"
-    return text[: LIMIT - len(marker)] + marker
+    return text[: limit - len(marker)] + marker
 
 
 def _changed_part(before: bytes, after: bytes) -> tuple[int, bytes, bytes]:
@@ -69,15 +69,15 @@ def _tail(content: bytes, count: int) -> bytes:
     return content[len(content) - count - _BLOCK : len(content) - count]
 
 
-def _replacement(line: int, old: bytes, new: bytes) -> str:
+def _replacement(line: int, old: bytes, new: bytes, limit: int) -> str:
     """The beginnings of what is removed and added; more could not be shown."""
     parts = [f"@@ -{line + 1},{_count_lines(old)} +{line + 1},{_count_lines(new)} @@\n"]
     for sign, content, verb in (("-", old, "removed"), ("+", new, "added")):
-        text = "".join(sign + shown for shown in _lines(content[: LIMIT // 2]))
+        text = "".join(sign + shown for shown in _lines(content[: limit // 2]))
         parts.append(text)
-        if len(content) > LIMIT // 4:
+        if len(content) > limit // 4:
             marker = f"\n[... the diff is cut here; {len(content)} bytes are {verb} ...]\n"
-            parts[-1] = text[: LIMIT // 2 - len(marker) - 200] + marker
+            parts[-1] = text[: limit // 2 - len(marker) - 200] + marker
     return "".join(parts)
 
 

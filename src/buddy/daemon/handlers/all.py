@@ -14,18 +14,20 @@ from buddy.daemon.handlers.sessions import SessionRequests
 from buddy.daemon.handlers.tokens import TokenRequests
 from buddy.daemon.handlers.web import WebRequests
 from buddy.log.contract import Log
+from buddy.sessions.long_diffs import LongDiffs
 from buddy.sessions.sessions import Sessions
 
 
 def make_handlers(sessions: Sessions, log: Log, clock: Callable[[], int], host: Host) -> Handlers:
+    diffs = LongDiffs()
     return {
         **DaemonRequests(clock, host).handlers(),
         **SessionRequests(sessions, host).handlers(),
         **RunRequests(sessions, host).handlers(),
-        **ReadRequests(sessions, log, clock).handlers(),
+        **ReadRequests(sessions, log, clock, diffs).handlers(),
         **TokenRequests(sessions, log, host).handlers(),
         **WebRequests(host).handlers(),
         **HistoryRequests(log, host).handlers(),
-        **FileRequests(sessions, log).handlers(),
+        **FileRequests(sessions, log, diffs).handlers(),
         **NodeRequests(clock, host).handlers(),
     }

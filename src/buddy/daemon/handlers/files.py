@@ -1,5 +1,7 @@
 """Requests about the files that a session changed."""
 
+from functools import partial
+
 from buddy.checkpoints.checkpoints import Checkpoints
 from buddy.checkpoints.store import Scope
 from buddy.daemon.connection import PeerConnection
@@ -8,15 +10,17 @@ from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import file_requests as ask
 from buddy.protocol.shapes import Shape
 from buddy.sessions import files, written_files
+from buddy.sessions.long_diffs import LongDiffs
 from buddy.sessions.past import read_entries
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
 
 class FileRequests:
-    def __init__(self, sessions: Sessions, log: Log) -> None:
+    def __init__(self, sessions: Sessions, log: Log, diffs: LongDiffs) -> None:
         self._sessions = sessions
         self._log = log
+        self._diffs = diffs
 
     def handlers(self) -> Handlers:
         return {
@@ -27,7 +31,8 @@ class FileRequests:
     async def list_changes(self, _peer: PeerConnection, request: ask.ListChanges, record: SessionRecord) -> Shape:
         services = self._sessions.services
         checkpoints: Checkpoints | None = services.checkpoints
-        listing = files.Listing(self._log, services.scrubber, checkpoints)
+        keep = partial(self._diffs.put, record.session_id)
+        listing = files.Listing(self._log, services.scrubber, checkpoints, keep)
         root = record.repo.root_path
         scope = Scope(root, is_closed=services.permissions(root).closed_now())
         found = await files.list_changes(listing, record.session_id, scope, request)

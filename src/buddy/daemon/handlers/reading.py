@@ -16,6 +16,7 @@ from buddy.protocol import requests as ask
 from buddy.protocol.envelopes import Event
 from buddy.protocol.shapes import BudgetState, ContextState, Shape
 from buddy.sessions.grants import all_grants
+from buddy.sessions.long_diffs import LongDiffs
 from buddy.sessions.past_snapshot import snapshot_at
 from buddy.sessions.pending import pending_approvals
 from buddy.sessions.session import Session
@@ -26,10 +27,11 @@ MIN_PART = 4  # bytes: the longest character
 
 
 class ReadRequests:
-    def __init__(self, sessions: Sessions, log: Log, clock: Callable[[], int]) -> None:
+    def __init__(self, sessions: Sessions, log: Log, clock: Callable[[], int], diffs: LongDiffs) -> None:
         self._sessions = sessions
         self._log = log
         self._clock = clock
+        self._diffs = diffs
 
     def handlers(self) -> Handlers:
         return {
@@ -76,9 +78,10 @@ class ReadRequests:
         return found[-request.limit :]
 
     async def read_blob(self, _peer: PeerConnection, request: ask.ReadBlob, record: SessionRecord) -> Shape:
-        is_named = await self._log.has_blob(record.session_id, request.blob)
         limit = max(request.limit, MIN_PART)
-        found = await self._log.read_blob(request.blob, request.offset, limit) if is_named else None
+        found = self._diffs.read(record.session_id, request.blob, request.offset, limit)
+        if found is None and await self._log.has_blob(record.session_id, request.blob):
+            found = await self._log.read_blob(request.blob, request.offset, limit)
         if found is None:
             raise ProtocolError("INVALID_REQUEST", f"unknown blob {request.blob[:80]!r}")
         part, total = found
