@@ -10,7 +10,7 @@ from buddy.protocol.events import SessionStarted
 from buddy.tools.agent_files import FoundAgents, agent_folders, find_agents, has_agents
 from buddy.tools.contract import Place
 from buddy.tools.registry import LazyTool, Registry
-from buddy.tools.source import REMEMBERED, ToolScope, ToolSource
+from buddy.tools.source import REMEMBERED, Recent, ToolScope, ToolSource
 
 DELEGATE = "delegate"
 MAX_ABOVE = 32
@@ -57,13 +57,13 @@ class AgentSource:
 
     def __init__(self, source: ToolSource, find: Callable[[Place], FoundAgents]) -> None:
         self._source = source
-        self._find = find
+        self._agents = Recent(lambda scope: find(scope.place).agents)
 
     async def tools(self, scope: ToolScope) -> Registry:
         registry = await self._source.tools(scope)
         if DELEGATE not in registry.names:
             return registry
-        agents = self._find(scope.place).agents
+        agents = self._agents.of(scope)
         return _naming(registry, tuple((agent.name, agent.description) for agent in agents)) if agents else registry
 
 

@@ -9,7 +9,7 @@ from buddy.approvals.trust import Trust
 from buddy.protocol.command_requests import CommandInfo, ListCommandsReply
 from buddy.tools.contract import Place
 from buddy.tools.registry import Registry
-from buddy.tools.source import ToolScope, ToolSource
+from buddy.tools.source import Recent, ToolScope, ToolSource
 
 if TYPE_CHECKING:
     from buddy.tools.skills.expansion import Expansion
@@ -31,14 +31,14 @@ class PreparedTexts:
 
     async def expand(self, text: str, place: Place, *, runs_commands: bool) -> "Expansion | None":
         """What a message that starts with a slash stands for; None if it is just a message."""
-        if not self._has_any(local_root(place)):
+        if not self.has_any(local_root(place)):
             return None
         return await self.library.expand(text, place, runs_commands=runs_commands)
 
     def list_commands(self, root: str) -> ListCommandsReply:
         """What a person can send in this workspace by its name."""
         root = os.path.realpath(root)
-        if not self._has_any(root):
+        if not self.has_any(root):
             return ListCommandsReply(())
         commands, skills = self.library.commands(root), self.library.skills(root)
         found = [
@@ -56,14 +56,11 @@ class PreparedTexts:
         return _WithSkills(source, self)
 
     def add_skills(self, registry: Registry, place: Place) -> Registry:
-        root = local_root(place)
-        if not self._has_any(root):
-            return registry
         from buddy.tools.skills.skill_tool import add_skills
 
-        return add_skills(registry, self.library.skills(root).skills)
+        return add_skills(registry, self.library.skills(local_root(place)).skills)
 
-    def _has_any(self, root: str | None) -> bool:
+    def has_any(self, root: str | None) -> bool:
         """Before every turn: a few lookups, and nothing is loaded where nobody has prepared anything."""
         home, config = os.path.expanduser("~"), str(self._config_dir)  # noqa: PTH111 - plain strings
         places = [config, f"{home}/.agents", f"{home}/.claude"]
@@ -77,9 +74,11 @@ class _WithSkills:
     def __init__(self, source: ToolSource, texts: PreparedTexts) -> None:
         self._source = source
         self._texts = texts
+        self._is_used = Recent(lambda scope: texts.has_any(local_root(scope.place)))
 
     async def tools(self, scope: ToolScope) -> Registry:
-        return self._texts.add_skills(await self._source.tools(scope), scope.place)
+        registry = await self._source.tools(scope)
+        return self._texts.add_skills(registry, scope.place) if self._is_used.of(scope) else registry
 
 
 def local_root(place: Place) -> str | None:

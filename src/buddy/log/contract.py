@@ -254,6 +254,11 @@ class Leases(Protocol):
 
 
 class InboxStore(Protocol):
+    @property
+    def is_inbox_private(self) -> bool:
+        """Whether nobody but the process that holds a session puts items into its inbox."""
+        ...
+
     async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
         """Queue an item once per key; return its position (1 = next), or None if `limit` items are already queued.
 

@@ -49,6 +49,8 @@ class _Session:
 class MemoryLog:
     """Satisfies `contract.Log`. Set `room` to False to simulate a full disk."""
 
+    is_inbox_private = False
+
     def __init__(self, clock: Callable[[], int]) -> None:
         self.room = True
         self._clock = clock

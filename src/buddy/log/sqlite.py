@@ -59,6 +59,8 @@ SELECT max(seq), CAST(group_concat(line, ?3) AS BLOB) FROM (
 class SqliteLog:
     """Satisfies `contract.Log`. Create it with `SqliteLog.open`."""
 
+    is_inbox_private = True
+
     def __init__(self, state_dir: Path, clock: Callable[[], int], busy_seconds: float, min_free: int) -> None:
         path = state_dir / DATABASE
         self._clock = clock

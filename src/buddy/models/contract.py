@@ -146,4 +146,5 @@ class Windowed(Protocol):
 
 
 def is_window_assumed(provider: Provider) -> bool:
-    return isinstance(provider, Windowed) and provider.is_window_assumed
+    # Not by `isinstance`: this is asked in every turn, and a protocol is slow to check.
+    return getattr(provider, "is_window_assumed", False) is True

@@ -101,8 +101,8 @@ class ActiveRun:
 
     async def consult_hooks(self, question: Question) -> bool:
         call = self._state.open_calls.get(question.call_id)
-        opinion = self._approvals.permissions.judge(question)
-        changed = await self.hooks.before_call(call, question, opinion) if call is not None else None
+        judge = self._approvals.permissions.judge
+        changed = await self.hooks.before_call(call, question, judge) if call is not None else None
         if changed is not None:
             self._arguments[question.call_id] = changed
         return changed is not None

@@ -46,6 +46,8 @@ class MessageQueue:
         self._log = log
         self._session_id = session_id
         self._scrubber = scrubber
+        self._may_have_steers = True
+        """False once the log had none and nobody else adds any: a turn should not ask the log in vain."""
 
     async def queue(self, message: QueueMessage, by: str) -> int:
         """Store a message for a run of its own; returns its position in the queue, in which no steering counts."""
@@ -58,6 +60,7 @@ class MessageQueue:
 
     async def steer(self, message: QueueMessage, by: str) -> None:
         await self._put(_STEER, message, by)
+        self._may_have_steers = True
 
     async def waiting(self, recorded: Container[str]) -> list[QueuedMessage]:
         """Everything that no run has recorded yet, in its order."""
@@ -66,7 +69,13 @@ class MessageQueue:
 
     async def steers(self) -> list[QueuedMessage]:
         """Messages to the active run that it has not recorded yet."""
-        return [_read(item) for item in await self._log.waiting(self._session_id) if item.kind.startswith(_STEER)]
+        if not self._may_have_steers:
+            return []
+        self._may_have_steers = not self._log.is_inbox_private
+        waiting = await self._log.waiting(self._session_id)
+        found = [_read(item) for item in waiting if item.kind.startswith(_STEER)]
+        self._may_have_steers = self._may_have_steers or bool(found)
+        return found
 
     async def first(self) -> QueuedMessage | None:
         """The next message. Steering that came too late for its run starts a run of its own."""

@@ -4,6 +4,7 @@ Invariants: hooks answer once about a call, and what they answered survives a re
 effect is as strict as the one that could, or stricter.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,7 +32,7 @@ class RunHooks:
         self._consulted: set[str] = set()
         self._screened: set[str] = set()
 
-    async def before_call(self, call: OpenCall, question: Question, opinion: Opinion) -> str | None:
+    async def before_call(self, call: OpenCall, question: Question, judge: Callable[[Question], Opinion]) -> str | None:
         """Have the hooks answer about a call; the arguments that they put in place of its own, if they did."""
         is_known = question.digest in self._consulted or call.digest == question.digest
         is_over = not call.is_delegate and (call.stage != "called" or call.hooked is not None)
@@ -44,7 +45,7 @@ class RunHooks:
             question.tool,
             self._run.arguments_of(call),
             question.intent,
-            may_allow=may_allow(question, opinion),
+            may_allow=may_allow(question, judge(question)),
             may_change=not call.is_delegate,
         )
         finished = await self._points.run(request, self._run.run_id)

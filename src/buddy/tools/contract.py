@@ -4,6 +4,7 @@ Invariants: `intent` shows everything that will run and has no effect; approvals
 tier and its intent.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -98,17 +99,16 @@ class Tool(Protocol, Generic[Args_contra]):
     async def run(self, args: Args_contra, call: Call) -> Output: ...
 
 
-@runtime_checkable
-class DescribesArguments(Protocol):
+class DescribesArguments(ABC):
     """A tool whose arguments are described by a JSON Schema from elsewhere, and not by the fields of `args`."""
 
     parameters: dict[str, Any]
     is_deferred: bool
     """Whether it can be called but is left out of prompts, because it was not looked for yet."""
 
+    @abstractmethod
     def read_arguments(self, given: dict[str, object]) -> Struct:
         """The arguments of a call as `intent` and `run` take them; ToolError says what is wrong with them."""
-        ...
 
 
 @runtime_checkable

@@ -20,6 +20,7 @@ from buddy.tools.descriptions import Description
 
 # Tools differ in the type of their arguments; `parse` is what pairs the two, so here that type is open.
 AnyTool = Tool[Any]
+TIERS: dict[object, Tier] = {tier: tier for tier in get_args(Tier)}
 
 
 class Definition(Struct, frozen=True):
@@ -112,7 +113,7 @@ class Registry:
 def declared_tier(tool: object) -> Tier:
     """The tier of a tool that may come from elsewhere: not declared, or not known, means privileged."""
     declared: object = getattr(tool, "tier", None)
-    return next((tier for tier in get_args(Tier) if tier == declared), "privileged")
+    return TIERS.get(declared, "privileged") if isinstance(declared, str) else "privileged"
 
 
 def _definition(tool: AnyTool | LazyTool) -> Definition:

@@ -5,9 +5,10 @@ it (specs, their text, another registry) is computed once.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -20,6 +21,10 @@ REMEMBERED = 64
 TOOL_WARNING = "MCP_"
 """How the codes of warnings about tools begin."""
 
+RECENT_SECONDS = 1.0
+MAX_RECENT = 256
+Value = TypeVar("Value")
+
 _log = logging.getLogger("buddy.tools")
 
 
@@ -28,18 +33,42 @@ def ignore_warning(_code: str, _message: str, _detail: str | None) -> None:
 
 
 class ToolScope(Struct, frozen=True):
-    """The session that asks, and where it works. `warn` records what its user should know about the
+    """The session that asks, in which run, and where it works. `warn` records what its user should know about the
     tools, under a code that begins with `TOOL_WARNING`."""
 
     session_id: str
     place: Place
     warn: Callable[[str, str, str | None], None] = ignore_warning
+    run_id: str = ""
 
 
 class ToolSource(Protocol):
     async def tools(self, scope: ToolScope) -> Registry:
         """The tools that the session has now. It is asked before each turn, so it answers from what it knows."""
         ...
+
+
+class Recent(Generic[Value]):
+    """What a lookup in the file system found: looked up for each run, and while it lasts not more than once a second.
+
+    Turns of a fast model, or of many sessions, follow each other within milliseconds.
+    """
+
+    def __init__(self, find: Callable[[ToolScope], Value]) -> None:
+        self._find = find
+        self._found: dict[tuple[str, str], tuple[float, Value]] = {}
+
+    def of(self, scope: ToolScope) -> Value:
+        key, now = (scope.session_id, scope.run_id), time.monotonic()
+        known = self._found.get(key)
+        if known is not None and now < known[0]:
+            return known[1]
+        value = self._find(scope)
+        if len(self._found) >= MAX_RECENT:
+            self._found.clear()
+        if scope.run_id:
+            self._found[key] = (now + RECENT_SECONDS, value)
+        return value
 
 
 class FixedSource:

@@ -64,7 +64,7 @@ class SessionTools:
         def warn(code: str, message: str, detail: str | None) -> None:
             run.emit(WarningRaised(code=code, message=message, detail=detail))
 
-        registry = await self._source.tools(ToolScope(run.session_id, run.place, warn))
+        registry = await self._source.tools(ToolScope(run.session_id, run.place, warn, run.run_id))
         self._catalog = catalog_of(_read_only(registry) if self._is_planning else registry)
         return self._catalog
 

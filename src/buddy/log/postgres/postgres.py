@@ -64,6 +64,8 @@ class PostgresLog:
     `lease_clock` replaces the server's clock, which heartbeats are measured by.
     """
 
+    is_inbox_private = False
+
     def __init__(
         self, address: Address, clock: Callable[[], int], lease_clock: Callable[[], int] | None = None
     ) -> None:

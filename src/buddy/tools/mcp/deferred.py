@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from buddy.config.settings import Config
 from buddy.tools.registry import Registry
-from buddy.tools.source import ToolScope
+from buddy.tools.source import Recent, ToolScope
 
 if TYPE_CHECKING:
     from buddy.tools.mcp.definitions import Definitions
@@ -39,6 +39,7 @@ class DeferredMcp:
     def __init__(self, host: McpHost) -> None:
         self._host = host
         self._source: McpSource | None = None
+        self._is_used_here = Recent(lambda scope: self._is_used(scope.place.root))
 
     def start(self, session_id: str, root: str, *, is_local: bool) -> None:
         """Start the servers of a new session in the background."""
@@ -46,7 +47,7 @@ class DeferredMcp:
             self._load().start(session_id, root, is_local=is_local)
 
     async def tools(self, scope: ToolScope) -> Registry:
-        if self._source is None and not self._is_used(scope.place.root):
+        if self._source is None and not self._is_used_here.of(scope):
             return NOTHING
         return await self._load().tools(scope)
 

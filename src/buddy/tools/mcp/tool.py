@@ -12,7 +12,7 @@ from msgspec import Struct
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
-from buddy.tools.contract import Call, Output, Place
+from buddy.tools.contract import Call, DescribesArguments, Output, Place
 from buddy.tools.mcp.connection import ServerConnection
 from buddy.tools.mcp.contract import Caller, ToolDefinition
 
@@ -26,7 +26,7 @@ class McpArguments(Struct, frozen=True):
     definition: str
 
 
-class McpTool:
+class McpTool(DescribesArguments):
     tier: Tier = "privileged"
     source: Source = "unknown"
     args: type[Struct] = McpArguments
