@@ -38,6 +38,8 @@ MODEL = "[models.a]\napi_base_url = 'http://127.0.0.1:9'\n"
         ("[tools]\nshell_enabled = 'yes'", 2, "must be true or false, not text in quotes", "true or false"),
         ("[modles.a]", 1, "unknown table 'modles'. Did you mean 'models'?", "available: models"),
         ("[memory]\nvector_weight = 0.5", 1, "[memory]: vector_weight and text_weight must sum to 1", ""),
+        ("[node]\npublic_url = 'buddy.example.com'", 1, "[node]: public_url must be a scheme and a host", ""),
+        ("[node]\npublic_url = 'https://buddy.example.com/x'", 1, "such as https://buddy.example.com", ""),
     ],
 )
 def test_a_wrong_setting_is_explained(text: str, line: int, said: str, hint: str) -> None:

@@ -9,7 +9,7 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TypeVar
 
 from tests.fleet.nodes import FleetOf
@@ -143,7 +143,7 @@ class Person:
         self, action: Callable[[WireClient], Awaitable[Answer]], seconds: float = SILENT_SECONDS
     ) -> Answer:
         """Do it through one gateway or another, each of which has this many seconds."""
-        async with asyncio.timeout(PATIENCE):
+        async with self._deadline():
             while True:
                 try:
                     client = await self._connected()
@@ -157,6 +157,21 @@ class Person:
                         raise
                     self.counts["tried again"] += 1
                 await asyncio.sleep(0.1)
+
+    @contextlib.asynccontextmanager
+    async def _deadline(self) -> AsyncGenerator[None]:
+        """Name what a person waits for in vain."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                yield
+        except TimeoutError:
+            columns = "s.epoch, s.owner, n.name, s.state, s.last_seq, s.wakes, s.due"
+            this = f"s.id = '{self.session_id}'"
+            row = self.fleet.sql(f"SELECT {columns} FROM sessions s LEFT JOIN nodes n USING (owner) WHERE {this}")  # noqa: S608 - ours
+            tail = f"FROM events e JOIN sessions s ON s.key = e.session WHERE {this} ORDER BY seq DESC LIMIT 8"
+            last = self.fleet.sql(f"SELECT type, run_id, payload {tail}")
+            stuck = f"{self.session_id} is stuck at seq {self._seen}, asked {list(self._asked)}"
+            raise AssertionError(f"{stuck}: {row}\n{last}") from None
 
     async def _connected(self) -> WireClient:
         if self.client is None:

@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,8 @@ from types import TracebackType
 from typing import Self
 
 import pytest
+
+from tests.harness.processes import free_port
 
 NOBODY = 65534
 START_SECONDS = 60.0
@@ -204,9 +205,3 @@ def _programs() -> Path:
     if found is None or found.origin is None:
         pytest.skip(MISSING)
     return Path(found.origin).parent / "pginstall18" / "bin"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

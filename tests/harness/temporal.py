@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.harness.postgres import free_port
+from tests.harness.processes import free_port
 
 START_SECONDS = 60.0
 PROGRAM = Path(sys.executable).with_name("temporal")

@@ -31,13 +31,20 @@ class AuthSettings(Table, frozen=True):
 
 
 class NodeSettings(Table, frozen=True):
-    """`[node]`. `name` defaults to the host name; `max_runs` limits the runs of this node; `labels` describe it."""
+    """`[node]`. `name` defaults to the host name; `max_runs` limits the runs of this node; `labels` describe it.
+    `public_url` is the address of a front with TLS, under which browsers reach this node and others."""
 
     name: str = ""
     gateway: bool = True
     worker: bool = True
     max_runs: Positive | None = None
     labels: tuple[str, ...] | dict[str, str] = ()
+    public_url: str = ""
+
+    def __post_init__(self) -> None:
+        scheme, _, host = self.public_url.removesuffix("/").partition("://")
+        if self.public_url and (scheme not in ("https", "http") or not host or set(host) & set("/?#@ ")):
+            raise ValueError("public_url must be a scheme and a host, such as https://buddy.example.com")
 
     @property
     def label_list(self) -> tuple[str, ...]:

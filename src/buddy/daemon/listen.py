@@ -12,12 +12,13 @@ TOKEN_FILE = "web-token"  # noqa: S105 - a name, not a token
 
 
 class Listen(Struct, frozen=True):
-    """Certificate and key make it TLS."""
+    """Certificate and key make it TLS. `public` is the origin of a front, for browsers that come through it."""
 
     host: str
     port: int
     certificate: Path | None = None
     key: Path | None = None
+    public: str = ""
 
     @property
     def scheme(self) -> str:
@@ -28,6 +29,13 @@ class Listen(Struct, frozen=True):
         """The address of the page, for this machine if it listens on all addresses."""
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared, not bound
         return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}/"
+
+
+def parse_public(url: str) -> str:
+    """The origin of an address as a browser writes it: in lower case, without the port that the scheme implies."""
+    origin = url.lower().rstrip("/")
+    implied = ":443" if origin.startswith("https://") else ":80"
+    return origin.removesuffix(implied)
 
 
 def parse_listen(text: str, *, certificate: str | None, key: str | None, allow_remote: bool) -> Listen:

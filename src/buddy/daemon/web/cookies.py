@@ -1,7 +1,7 @@
 """The cookie of a login.
 
 Invariants: scripts cannot read it; no other site's page sends it; its name has the port, because browsers give the
-cookies of one port to all others of the host.
+cookies of one port to all others of the host; behind a front, all nodes know it by one name.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ MAX_TRIED = 4
 
 
 def cookie_name(listen: Listen) -> str:
-    return f"buddy_{listen.port}"
+    """Behind a front, requests of one page reach several nodes, whose ports may differ."""
+    return "buddy_public" if listen.public else f"buddy_{listen.port}"
 
 
 def cookies_named(headers: Mapping[str, str], name: str) -> list[str]:
@@ -23,5 +24,5 @@ def cookies_named(headers: Mapping[str, str], name: str) -> list[str]:
 
 def set_cookie(listen: Listen, value: str, seconds: float) -> str:
     """The header that stores a login; for 0 seconds, the one that removes it."""
-    secure = "; Secure" if listen.certificate else ""
+    secure = "; Secure" if listen.certificate or listen.public.startswith("https://") else ""
     return f"{cookie_name(listen)}={value}; Path=/; Max-Age={int(seconds)}; HttpOnly; SameSite=Strict{secure}"

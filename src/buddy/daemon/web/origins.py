@@ -21,11 +21,12 @@ class Origins:
 
     def refusal(self, headers: Mapping[str, str], reached: Reached) -> str | None:
         """Why this host name or page is refused; a browser always names its page's origin, other programs need not."""
+        public = self._listen.public
         names = self._names(reached)
-        if headers.get("host", "") not in names:
+        if headers.get("host", "") not in names | {public.partition("://")[2]} - {""}:
             return "this host name is not served here"
         origin = headers.get("origin")
-        if origin is not None and origin not in {f"{self._listen.scheme}://{name}" for name in names}:
+        if origin is not None and origin not in {public, *(f"{self._listen.scheme}://{name}" for name in names)} - {""}:
             return "this page may not connect"
         return None
 

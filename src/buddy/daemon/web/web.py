@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from buddy.config.places import Places
 from buddy.config.settings import Config
 from buddy.daemon.limits import Limits
-from buddy.daemon.listen import TOKEN_FILE, Listen, address_of, is_loopback, parse_listen
+from buddy.daemon.listen import TOKEN_FILE, Listen, address_of, is_loopback, parse_listen, parse_public
 from buddy.daemon.node import has_several_users
 from buddy.daemon.runtime import Runtime
 from buddy.daemon.web.identity import UserTokens
@@ -55,7 +55,8 @@ class Web:
         await asyncio.to_thread(importlib.import_module, "buddy.daemon.web.listener")
         from buddy.daemon.web.listener import serve_web
 
-        self._listen = replace(listen, port=listening.getsockname()[1])
+        public = parse_public(self._runtime.configuration.current.node.public_url)
+        self._listen = replace(listen, port=listening.getsockname()[1], public=public)
         serving = serve_web(self._runtime, self._listen, self._state_dir, self._logins, listening, self._users)
         self._serving = asyncio.get_running_loop().create_task(serving)
 

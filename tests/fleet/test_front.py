@@ -1,0 +1,152 @@
+"""A fleet behind a real TLS front: one public name, any node behind it, and the checks of a browser's requests."""
+
+import asyncio
+import os
+import ssl
+import subprocess
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+import websockets
+
+from tests.fleet.nodes import FleetOf
+from tests.harness.clients import send
+from tests.harness.jwt_issuer import AUDIENCE, ISSUER, Issuer
+from tests.harness.postgres import Postgres
+from tests.harness.processes import PATIENCE, ROOT, free_port
+from tests.harness.web_client import WebClient, read_answer
+from tests.harness.wire_client import WebSocketTransport, WireClient
+
+OPTIONS = "admin off\n\tauto_https disable_redirects\n\tskip_install_trust\n\tdefault_bind 127.0.0.1"
+
+
+class Front:
+    """Caddy with the file that the repository has; `trusted` knows its certificate."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.port = port
+        self.origin = f"https://localhost:{port}"
+        self._folder = folder
+        self._root = folder / "caddy" / "pki" / "authorities" / "local" / "root.crt"
+
+    @contextmanager
+    def serve(self, *nodes: str) -> Generator[None]:
+        folders = {"HOME": str(self._folder), "XDG_DATA_HOME": str(self._folder), "PATH": os.environ["PATH"]}
+        settings = {"CADDY_OPTIONS": OPTIONS, "BUDDY_HOST": self.origin, "BUDDY_NODES": " ".join(nodes)}
+        command = ["caddy", "run", "--adapter", "caddyfile", "--config", str(ROOT / "deploy" / "Caddyfile")]
+        with (self._folder / "caddy.log").open("wb") as log:
+            env = {**folders, **settings, "BUDDY_HEALTH_INTERVAL": "100ms"}
+            process = subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd=self._folder)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+
+    async def trusted(self) -> ssl.SSLContext:
+        async with asyncio.timeout(PATIENCE):
+            while not self._root.exists():  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.05)
+        return ssl.create_default_context(cafile=str(self._root))
+
+    async def connect(self, **headers: str) -> WireClient:
+        """Over WebSocket; tries again while no node is known to be ready."""
+        trusted = await self.trusted()
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    found = await websockets.connect(
+                        f"wss://localhost:{self.port}/ws",
+                        ssl=trusted,
+                        proxy=None,
+                        additional_headers=headers,
+                        close_timeout=1,
+                    )
+                    break
+                except (OSError, websockets.InvalidStatus) as error:
+                    if isinstance(error, websockets.InvalidStatus) and error.response.status_code not in (502, 503):
+                        raise
+                    await asyncio.sleep(0.1)
+        client = WireClient(WebSocketTransport(found))
+        await client.hello("console")
+        return client
+
+    async def log_in(self, token: str, **headers: str) -> tuple[int, str]:
+        """The status and the cookie for a page that posts a token."""
+        web = WebClient(self.port)
+        body = b'{"token": "%s"}' % token.encode()
+        reader, writer = await asyncio.open_connection("localhost", self.port, ssl=await self.trusted())
+        writer.write(web.head("POST", "/login", len(body), Host=f"localhost:{self.port}", **headers) + body)
+        answer = await read_answer(reader)
+        writer.close()
+        return answer.status, answer.headers.get("set-cookie", "")
+
+
+@asynccontextmanager
+async def fleet_behind(front: Front, folder: Path, postgres: Postgres, issuer: Issuer) -> AsyncGenerator[FleetOf]:
+    keys = issuer.write_keys(folder / "jwks.json")
+    users = f'[auth]\nmode = "jwt"\nissuer = "{ISSUER}"\naudience = "{AUDIENCE}"\njwks_file = "{keys}"\n'
+    fleet = FleetOf(folder, postgres, more=users)
+    for name in ("a", "b"):
+        fleet.add(name, public_url=front.origin).flags = ["--listen", "127.0.0.1:0"]
+    async with fleet:
+        with front.serve(*(f"127.0.0.1:{daemon.port()}" for daemon in fleet.nodes.values())):
+            yield fleet
+
+
+@pytest.mark.needs("caddy")
+async def test_a_front_with_tls_serves_one_fleet_under_one_name(tmp_path: Path, postgres: Postgres) -> None:
+    front, issuer = Front(tmp_path, free_port()), Issuer()
+    async with fleet_behind(front, tmp_path, postgres, issuer) as fleet:
+        client = await front.connect(Authorization=f"Bearer {issuer.token('ann')}", Origin=front.origin)
+        session_id = await fleet.start(client, approvalPolicy="all")
+        await send(client, session_id, "twice")
+        assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
+        # A page logs in through one node, and its cookie is good on all of them.
+        status, cookie = await front.log_in(issuer.token("ann"), Origin=front.origin)
+        assert status == 200
+        assert {"Secure", "HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
+        pages = [await front.connect(Cookie=cookie.partition(";")[0], Origin=front.origin) for _ in range(4)]
+        served = {(await page.ask("daemon_status"))["node"] for page in pages}
+        assert served == {"a", "b"}
+        for page in pages:
+            await fleet.attach(page, session_id)
+            await page.wait_for("run_complete")
+        # Another page is refused, with a cookie or without.
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            await front.connect(Cookie=cookie.partition(";")[0], Origin="https://evil.example")
+        assert refused.value.response.status_code == 403
+        assert (await front.log_in(issuer.token("ann"), Origin="https://evil.example"))[0] == 403
+        # A node that drains gets no new connections; what is connected stays.
+        owner = await fleet.client("b")
+        await owner.ask("drain_node", {"node": "a"})
+        await fleet.wait_state(owner, "a", "drained")
+        await asyncio.sleep(1)  # ten checks of its health
+        later = [await front.connect(Cookie=cookie.partition(";")[0]) for _ in range(4)]
+        assert {(await page.ask("daemon_status"))["node"] for page in later} == {"b"}
+        assert {(await page.ask("daemon_status"))["node"] for page in pages} == {"a", "b"}
+        for page in (client, *pages, *later):
+            await page.close()
+        assert await fleet.violations(session_id) == []
+
+
+@pytest.mark.needs("caddy")
+async def test_a_client_of_a_front_continues_when_its_node_dies(tmp_path: Path, postgres: Postgres) -> None:
+    front, issuer = Front(tmp_path, free_port()), Issuer()
+    async with fleet_behind(front, tmp_path, postgres, issuer) as fleet:
+        login = f"Bearer {issuer.token('ann')}"
+        client = await front.connect(Authorization=login)
+        session_id = await fleet.start(client, approvalPolicy="all")
+        await send(client, session_id, "drip")
+        await client.wait_for("assistant_token")
+        node = (await client.ask("daemon_status"))["node"]
+        fleet.nodes[node].kill()
+        await client.ended()
+        seen = max(event["seq"] for event in client.events)
+        again = await front.connect(Authorization=login)
+        await fleet.attach(again, session_id, seen)
+        assert (await again.wait_for("run_complete"))["payload"]["outcome"] == "success"
+        assert await fleet.violations(session_id, to_end=[again]) == []
+        await again.close()
