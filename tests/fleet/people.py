@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TypeVar
 
@@ -39,6 +39,8 @@ class Person:
         self._looked = 0
         self._asked: dict[str, Message] = {}
         self._done: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
+        self._history: deque[str] = deque(maxlen=20)
         self._policy = self._chance.choice(["all", "ask"])
 
     async def work(self, until: float, pause: float) -> None:
@@ -118,18 +120,23 @@ class Person:
             self.counts["approved twice"] += 1
         if isinstance(answers[0], BaseException):
             raise answers[0]
-        self._asked.pop(asked["payload"]["approvalId"], None)
+        if answers[0] is None:
+            await asyncio.sleep(0.2)  # the event that says so is on its way
+        else:
+            self._asked.pop(asked["payload"]["approvalId"], None)
 
     async def _approve(self, client: WireClient, asked: Message) -> Message | None:
         try:
             async with asyncio.timeout(SILENT_SECONDS):
-                return await decide(client, asked)
+                accepted = await decide(client, asked)
         except ErrorResponse as error:
             if error.retryable:
                 raise
-            if error.code not in ("APPROVAL_EXPIRED", "APPROVAL_NOT_FOUND"):
-                self.counts[f"refused: {error}"] += 1
+            self._refused[asked["payload"]["approvalId"]] = str(error)
             return None
+        if refused := self._refused.get(asked["payload"]["approvalId"]):
+            self.counts[f"refused while it was pending: {refused.partition(' ')[0]}"] += 1
+        return accepted
 
     async def _visit(self, stack: contextlib.AsyncExitStack) -> WireClient:
         """A second connection, through any gateway."""
@@ -149,12 +156,14 @@ class Person:
                     client = await self._connected()
                     async with asyncio.timeout(seconds):
                         return await action(client)
-                except (OSError, TimeoutError):
+                except (OSError, TimeoutError) as error:
+                    self._history.append(f"{time.time():.1f} {error!r}")
                     self.counts["changed gateway"] += 1
                     await self.leave()
                 except ErrorResponse as error:
                     if not error.retryable:
                         raise
+                    self._history.append(f"{time.time():.1f} {error}")
                     self.counts["tried again"] += 1
                 await asyncio.sleep(0.1)
 
@@ -171,20 +180,24 @@ class Person:
             tail = f"FROM events e JOIN sessions s ON s.key = e.session WHERE {this} ORDER BY seq DESC LIMIT 8"
             last = self.fleet.sql(f"SELECT type, run_id, payload {tail}")
             stuck = f"{self.session_id} is stuck at seq {self._seen}, asked {list(self._asked)}"
-            raise AssertionError(f"{stuck}: {row}\n{last}") from None
+            raise AssertionError("\n".join([f"{stuck}: {row}", last, *self._history])) from None
 
     async def _connected(self) -> WireClient:
         if self.client is None:
-            client = await self._connect()
+            self.client, self._looked = await self._connect(), 0
             if self.session_id:
-                self.fleet.received.append((client, self.session_id, self._seen))
-                async with asyncio.timeout(SILENT_SECONDS):
-                    await attach(client, self.session_id, self._seen)
-            self.client, self._looked = client, 0
+                self.fleet.received.append((self.client, self.session_id, self._seen))
+                try:
+                    async with asyncio.timeout(SILENT_SECONDS):
+                        await attach(self.client, self.session_id, self._seen)
+                except ErrorResponse:
+                    await self.leave()
+                    raise
         return self.client
 
     async def _connect(self) -> WireClient:
         name = self._chance.choice(sorted(self.fleet.nodes))
+        self._history.append(f"{time.time():.1f} to {name} from {self._seen}")
         async with asyncio.timeout(SILENT_SECONDS):
             client = await connect(self.fleet.nodes[name])
             await client.hello("console")
