@@ -115,7 +115,7 @@ async def _soak(plan: Plan, fleet: FleetOf, faults: Faults, people: list[Person]
     counts = sum((person.counts for person in people), Counter[str]())
     violations = await fleet.violations(*events, to_end=[person.client for person in people if person.client])
     violations += _broken_promises(people, events)
-    violations += [f"{text}: {number} times" for text, number in counts.items() if text.startswith(("approved twice",))]
+    violations += [f"{text}: {number} times" for text, number in counts.items() if text == "approved twice"]
     for what, statement in (("head that is not its last event", HEADS), ("request that nobody served", WAITING)):
         if (number := fleet.sql(statement)) != "0":
             violations.append(f"left: {what}, {number} times")
@@ -157,6 +157,7 @@ def report(plan: Plan, outcome: Outcome) -> str:
         f"runs: {_counted(outcomes)}; events: {sum(map(len, outcome.events.values()))}",
         f"side effects: {outcome.effects}; calls with an unknown outcome: {unknown}",
         f"clients: {counts['changed gateway']} changes of gateway, {counts['tried again']} requests repeated",
+        *(f"{text}: {number} times" for text, number in counts.items() if text.startswith("refused")),
         *(
             f"taken over after {kind}: {_spread(outcome.take_overs(kind))}"
             for kind in ("kill", "pause", "drain", "stop")
