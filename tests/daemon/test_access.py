@@ -94,4 +94,4 @@ async def test_every_request_has_a_handler(tmp_path: Path) -> None:
 
 def test_capabilities_follow_from_the_rows() -> None:
     assert {"approvals", "replay_attach", "tokens", "projects", "fork", "web"} <= set(CAPABILITIES)
-    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 28
+    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 29

@@ -1,7 +1,7 @@
 """State directories of every schema that existed are opened by this Buddy, and those of a newer one are refused.
 
-Each file in `tests/log/old_schemas` is the database that the last Buddy of that schema left as SQL: one finished session,
-and one whose process was killed right after it had claimed the second of two calls.
+Each file in `tests/log/old_schemas` is the database that the last Buddy of that schema left, as SQL: one finished
+session, and one whose process was killed right after it had claimed the second of two calls.
 """
 
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from buddy.log.database import Database, connect
 from buddy.log.schema import MIGRATIONS
 from tests.faults.scenario import left_behind
 from tests.harness.checker import Recorded, check
@@ -26,6 +27,7 @@ SCRIPT = [
     section("^work", shell("echo one >> work.txt"), shell("echo two >> work.txt"), {"text": "All is done."}),
     section("^count", {"text": "one two three"}),
 ]
+WRITABLE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 Rows = list[tuple[str, int, str, str]]
 
 
@@ -33,16 +35,16 @@ def make_state(daemon: Daemon, version: int) -> Rows:
     """Put an old database where the daemon looks for it; returns its events."""
     daemon.state_dir.mkdir(mode=0o700)
     path = daemon.state_dir / "buddy.db"
-    db = apsw.Connection(str(path))
+    db = connect(path, WRITABLE)
     db.execute((OLD / f"{version}.sql").read_text().replace("WORKSPACE", str(daemon.workspace)))
-    db.pragma("journal_mode", "wal")
+    db.execute("PRAGMA journal_mode = WAL")
     rows = read_rows(db)
     db.close()
     path.chmod(0o600)
     return rows
 
 
-def read_rows(db: apsw.Connection) -> Rows:
+def read_rows(db: Database) -> Rows:
     found = "SELECT id, seq, type, payload FROM events JOIN sessions ON key = session ORDER BY key, seq"
     return [(str(one[0]), int(str(one[1])), str(one[2]), str(one[3])) for one in db.execute(found)]
 
@@ -93,9 +95,9 @@ def test_a_state_directory_of_a_newer_buddy_is_refused_and_left_as_it_is(tmp_pat
     daemon = prepare(tmp_path)
     make_state(daemon, VERSIONS[-1])
     path = daemon.state_dir / "buddy.db"
-    db = apsw.Connection(str(path))
-    db.pragma("user_version", len(MIGRATIONS) + 1)
-    db.pragma("journal_mode", "delete")
+    db = connect(path, WRITABLE)
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    db.execute("PRAGMA journal_mode = DELETE")
     db.close()
     content = path.read_bytes()
     for command in (["daemon", "start"], ["exec", "count"], ["session", "list"]):

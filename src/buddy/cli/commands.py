@@ -32,7 +32,7 @@ ELSEWHERE = {
     "logs": "'buddy daemon logs'",
     "start": "'buddy daemon start'",
     "stop": "'buddy daemon stop'",
-    "restart": "'buddy daemon stop'",
+    "restart": "'buddy daemon restart'",
     "fork": "'buddy session fork'",
     "export": "'buddy session export'",
     "import": "'buddy session import'",

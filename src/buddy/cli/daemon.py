@@ -1,4 +1,4 @@
-"""`buddy daemon run|start|stop|status|logs|install`: the long-lived runtime that all clients share."""
+"""`buddy daemon run|start|restart|stop|status|logs|install`: the long-lived runtime that all clients share."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 
 from buddy.cli.connect import daemon_client, find_daemon
@@ -37,7 +38,7 @@ def daemon(options: Options) -> int:
             from buddy.cli.service import install
 
             lock = places_of(options).state_dir / "daemon.lock"
-            return install(options, _forwarded_flags(options), is_running=not _is_free(lock))
+            return install(options, _forwarded_flags(options), is_running=not is_free(lock))
         case _:
             return logs(options)
 
@@ -58,8 +59,18 @@ def run(options: Options) -> int:
         )
     places, find = places_of(options), config_finder(options)
     echo = sys.stderr.isatty()
-    asyncio.run(serve(config, places, os.environ, log_url=options.log, find_config=find, listen=listen, echo=echo))
+    serving = serve(config, places, os.environ, log_url=options.log, find_config=find, listen=listen, echo=echo)
+    asyncio.run(_serve_again(serving))
     return 0
+
+
+async def _serve_again(serving: Awaitable[bool]) -> None:
+    """Become the next daemon once this one has handed over: the same process, with the program that is installed now.
+
+    Inside the event loop: its end would stop what still runs in terminals.
+    """
+    if await serving:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this program again
 
 
 def start(options: Options) -> int:
@@ -68,7 +79,7 @@ def start(options: Options) -> int:
     _name_dead_rules(options)
     print(f"daemon {'started' if started else 'is already running'} on {places_of(options).socket}", file=sys.stderr)
     if options.listen:
-        status = asyncio.run(_ask_status(options))
+        status = asyncio.run(ask_status(options))
         for line in _web_lines(status):
             print(line, file=sys.stderr)
         if status is not None and status.listen is None:
@@ -76,7 +87,7 @@ def start(options: Options) -> int:
     return 0
 
 
-async def _ask_status(options: Options) -> DaemonStatusReply | None:
+async def ask_status(options: Options) -> DaemonStatusReply | None:
     link = await find_daemon(options)
     if link is None:
         return None
@@ -129,7 +140,7 @@ def launch(options: Options) -> bool:
         if asyncio.run(_is_running(options)):
             return child.poll() is None
         # If it lost the race for the lock, wait for the daemon that has it.
-        if child.poll() is not None and (child.returncode != TAKEN or _is_free(lock)):
+        if child.poll() is not None and (child.returncode != TAKEN or is_free(lock)):
             hint = _last_line(output, "hint: ") or f"see {output}, and buddy doctor"
             why = _last_line(output, "error: ") or _last_line(output) or "it said nothing"
             code = child.returncode if child.returncode in (USAGE, TAKEN) else 1
@@ -159,7 +170,7 @@ async def _stop(options: Options) -> int:
     async with daemon_client(link, options, "cli") as client:
         await client.request(Shutdown(), AcceptedReply)
     deadline = time.monotonic() + START_SECONDS
-    while not _is_free(lock):
+    while not is_free(lock):
         if time.monotonic() > deadline:
             raise UserError("the daemon is still stopping", hint="buddy daemon logs", exit_code=75)
         await asyncio.sleep(0.02)
@@ -168,11 +179,11 @@ async def _stop(options: Options) -> int:
 
 
 async def _status(options: Options) -> int:
-    status = await _ask_status(options)
+    status = await ask_status(options)
     if status is None:
         print("not running" if not options.json else json.dumps({"running": False}))
         return NOT_RUNNING
-    pid = _pid_of(places_of(options).state_dir / "daemon.lock")
+    pid = pid_of(places_of(options).state_dir / "daemon.lock")
     shown = {
         "running": True,
         "pid": pid,
@@ -221,7 +232,7 @@ def _forwarded_flags(options: Options) -> list[str]:
     return [*given, "--allow-remote"] if options.allow_remote else given
 
 
-def _is_free(lock: Path) -> bool:
+def is_free(lock: Path) -> bool:
     import fcntl
 
     try:
@@ -234,7 +245,7 @@ def _is_free(lock: Path) -> bool:
     return True
 
 
-def _pid_of(lock: Path) -> int | None:
+def pid_of(lock: Path) -> int | None:
     try:
         return int(lock.read_text())
     except (OSError, ValueError):

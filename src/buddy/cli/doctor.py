@@ -208,7 +208,7 @@ def _daemon(options: Options) -> Iterator[Check]:
     version = hello.get("runtimeVersion", "of unknown version")
     if version != VERSION:
         text = f"running, but version {version}, and this is {VERSION}"
-        yield Check("daemon", "warn", text, "buddy daemon stop; the next session starts it again")
+        yield Check("daemon", "warn", text, "buddy daemon restart; its runs continue")
     elif theirs is not None and own and os.path.realpath(own) != os.path.realpath(theirs):
         text = f"running with the configuration {theirs or 'none'}, and this shell's is {own}"
         yield Check("daemon", "warn", text, "new sessions run without it; buddy daemon stop ends it")

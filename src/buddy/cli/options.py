@@ -96,6 +96,7 @@ class Options(argparse.Namespace):
     share: str | None = None
     expires: str | None = None
     lines: int = 0
+    wait: str = "1m"
     follow: bool = False
     remove: bool = False
     name: str = ""

@@ -6,10 +6,10 @@ from contextlib import suppress
 from buddy.cluster.contract import Load
 from buddy.errors import BuddyError, HandedOver
 from buddy.log.contract import Lease
+from buddy.sessions.handing_over import settle
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
-LOOK_SECONDS = 0.05
 LEAKED_BEATS = 3
 """A session that this node holds by the log, and does not know for this many beats, is let go."""
 
@@ -78,17 +78,7 @@ class HeldSessions:
             del self._sessions.by_id[session.session_id]
 
     async def hand_over(self, session: Session, seconds: float) -> None:
-        session.is_closing = True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                # Stopping a call in the middle would make its outcome unknown.
-                while _is_changing_something(session) and not session.broken:  # noqa: ASYNC110 - looked at rarely
-                    await asyncio.sleep(LOOK_SECONDS)
+        await settle(lambda: [session], seconds)
         with suppress(BuddyError):
             await session.park()
         self._forget(session)
-
-
-def _is_changing_something(session: Session) -> bool:
-    run = session.fold.run
-    return run is not None and any(call.stage == "claimed" for call in run.open_calls.values())

@@ -75,7 +75,7 @@ class Configuration:
             return ""
         has = "has" if len(changed) == 1 else "have"
         where = f" in {now.source}" if now.source else ""
-        return f"{' and '.join(changed)}{where} {has} changed. To apply it, restart the daemon: buddy daemon stop"
+        return f"{' and '.join(changed)}{where} {has} changed. To apply it, restart the daemon: buddy daemon restart"
 
     @property
     def key_variables(self) -> tuple[str, ...]:

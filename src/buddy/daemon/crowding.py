@@ -1,10 +1,11 @@
-"""Which peer leaves when all places are taken and the owner wants one.
+"""Which peer leaves when all places are taken and the owner wants one; at the end, all do.
 
 Invariants: a peer that follows a session, waits for an answer, or was heard of lately keeps its place; of the others,
 those that never said hello leave first, the oldest of them before the rest.
 """
 
-from collections.abc import MutableMapping
+import asyncio
+from collections.abc import Iterable, MutableMapping
 from typing import Protocol, TypeVar
 
 
@@ -34,3 +35,12 @@ def make_room(peers: MutableMapping[Key, AnyPeer], now: float, idle_seconds: flo
         return False
     peers.pop(longest[1]).close()
     return True
+
+
+async def disconnect_all(connections: Iterable[asyncio.Task[None]]) -> None:
+    """End every connection, and wait until each has ended."""
+    tasks = list(connections)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

@@ -1,10 +1,12 @@
 """What a daemon has for its operators: its name, metrics, an audit."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from buddy.daemon.audit import Audit
 from buddy.daemon.metrics import Metrics, start_metrics
+from buddy.protocol.daemon_requests import RestartDaemon
 from buddy.protocol.requests import DaemonStatusReply
 
 
@@ -15,6 +17,9 @@ class Operations:
         self.node = node
         self.metrics: Metrics | None = None
         self.audit: Audit | None = None
+        self.handing_over: RestartDaemon | None = None
+        """Set before the daemon stops: its runs are left to the next one instead of being cancelled."""
+        self._restart_asked = asyncio.Event()
 
     def start(
         self,
@@ -28,6 +33,14 @@ class Operations:
 
     def start_audit(self, state_dir: Path, clock: Callable[[], int]) -> None:
         self.audit = Audit(state_dir / "logs" / "audit.log", self.node, clock)
+
+    def restart(self, request: RestartDaemon) -> None:
+        self.handing_over = request
+        self._restart_asked.set()
+
+    async def wait_for_restart(self) -> RestartDaemon:
+        await self._restart_asked.wait()
+        return self.handing_over or RestartDaemon()
 
     async def close(self) -> None:
         if self.metrics is not None:

@@ -25,7 +25,7 @@ from buddy.daemon.checkpoints import forget_checkpoints, make_checkpoints
 from buddy.daemon.client_keys import ClientKeys
 from buddy.daemon.configuration import Configuration, Find
 from buddy.daemon.connection import PeerConnection
-from buddy.daemon.crowding import make_room
+from buddy.daemon.crowding import disconnect_all, make_room
 from buddy.daemon.dispatch import Dispatcher
 from buddy.daemon.handlers.all import make_handlers
 from buddy.daemon.handlers.host import WebControl
@@ -51,6 +51,7 @@ from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.requests import DaemonStatusReply
 from buddy.scrub import Scrubber
 from buddy.sessions.children import ChildLimits, ChildSessions
+from buddy.sessions.handing_over import let_go_of_all
 from buddy.sessions.services import Expand, SessionServices
 from buddy.sessions.sessions import SessionFactories, Sessions
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose, clean_up, close_connections
@@ -228,20 +229,19 @@ class Runtime:
         await clean_up(self._own)
 
     async def close(self) -> None:
-        """A clean stop: runs are cancelled, approvals denied, clients disconnected, the log closed."""
+        """A clean stop: runs are cancelled or handed over, approvals denied, clients disconnected, the log closed."""
         if self.fleet is not None:
             await self.fleet.hand_over()
+        elif self.operations.handing_over is not None:
+            await disconnect_all(self.connections)  # what clients ask for now, they ask the next daemon again
+            await let_go_of_all(self.sessions)
         await self.sessions.close()
         if self.fleet is not None:
             await self.fleet.close()
         await self.mcp.close()
         await self.agents.close()
         await close_connections(self._own)
-        tasks = list(self.connections)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await disconnect_all(self.connections)
         await self.operations.close()
         if self.tracing is not None:
             await self.tracing.close()

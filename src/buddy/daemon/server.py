@@ -1,7 +1,8 @@
 """The daemon: one runtime behind a Unix socket, and optionally a WebSocket.
 
 Invariants: the lock comes before the log, the log before the socket; interrupted runs are resumed before the first
-client is served; a stop is clean (runs cancelled, approvals denied), and a second signal does not wait for it.
+client is served; a stop is clean (runs cancelled and approvals denied, or handed over), and a second signal does not
+wait for it.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from buddy.daemon.runtime import Runtime, unix_ms
 from buddy.daemon.socketlink import ServerSocketLink
 from buddy.daemon.web.web import Web
 from buddy.errors import UserError
+from buddy.sessions.handing_over import settle
 from buddy.targets.confine.deferred import prove_soon
 
 STOP_SECONDS = 10.0
@@ -44,8 +46,11 @@ async def serve(
     find_config: Find | None = None,
     listen: Listen | None = None,
     echo: bool = False,
-) -> None:
-    """Run the daemon until it is asked to stop; with `find_config`, it follows changes of its configuration."""
+) -> bool:
+    """Run the daemon until it is asked to stop; with `find_config`, it follows changes of its configuration.
+
+    Returns whether it was asked to start again.
+    """
     lock = lock_state(places.state_dir)
     try:
         runtime = await open_runtime(config, places, env, log_url=log_url, find_config=find_config, is_daemon=True)
@@ -62,6 +67,8 @@ async def serve(
             handler.close()
     finally:
         os.close(lock)
+    handing_over = runtime.operations.handing_over
+    return handing_over is not None and not handing_over.stop
 
 
 def start_operations(runtime: Runtime, env: Mapping[str, str], state_dir: Path, *, is_audited: bool) -> None:
@@ -117,12 +124,21 @@ class _Daemon:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._web.serve(*web) if web is not None else self._web.reopen())
             group.create_task(prune_checkpoints(self._runtime.checkpoints))
+            restarting = group.create_task(self._hand_over_when_asked())
             await self._runtime.stopping.wait()
+            restarting.cancel()
             log.info("stopping")
             server.close()
             await self._close()
         await self._web.close()
         log.info("stopped")
+
+    async def _hand_over_when_asked(self) -> None:
+        """Serve on until no command is running, and stop then."""
+        asked = await self._runtime.operations.wait_for_restart()
+        log.info("handing over to the next daemon")
+        await settle(lambda: self._runtime.sessions.open_sessions, asked.wait_seconds)
+        self._runtime.stopping.set()
 
     async def _close(self) -> None:
         try:

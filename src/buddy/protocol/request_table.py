@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from buddy.protocol import command_requests as commands
+from buddy.protocol import daemon_requests as daemon
 from buddy.protocol import file_requests as files
 from buddy.protocol import grant_requests as granting
 from buddy.protocol import history_requests as history
@@ -103,6 +104,7 @@ REQUESTS: dict[str, RequestRow] = {
     "list_projects": RequestRow(ask.ListProjects, ask.ListProjectsReply, "user", capability="projects"),
     "project_options": RequestRow(ask.ProjectOptions, ask.ProjectOptionsReply, "client", capability="projects"),
     "daemon_status": RequestRow(ask.DaemonStatus, ask.DaemonStatusReply, "client"),
+    "restart_daemon": RequestRow(daemon.RestartDaemon, ask.AcceptedReply, "owner", capability="restart"),
     "list_nodes": RequestRow(nodes.ListNodes, nodes.ListNodesReply, "owner", capability="nodes"),
     "drain_node": RequestRow(nodes.DrainNode, ask.AcceptedReply, "owner", capability="nodes"),
     "list_marks": RequestRow(history.ListMarks, history.ListMarksReply, "observer", "session", "history"),

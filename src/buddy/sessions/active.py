@@ -1,5 +1,6 @@
 """One run as its backend sees it: `backends.contract.Run` over the session's journal, approvals and inbox."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from buddy import faults
@@ -92,6 +93,8 @@ class ActiveRun:
 
     async def claim(self, call_id: str, tier: Tier, digest: str) -> None:
         faults.reached("claim.before")
+        if self._journal.holds_claims:
+            await asyncio.get_running_loop().create_future()  # until the run's task is cancelled
         target = self.place.target.name
         self.emit(ToolClaimed(call_id=call_id, attempt=1, tier=tier, target=target, digest=digest))
         # Qualified by run: after a prune, earlier call ids are unknown, and some models reuse them.

@@ -78,6 +78,8 @@ class Journal:
         self.lease = lease
         self.last_seq = last_seq
         self.failure: LogError | None = None
+        self.holds_claims = False
+        """Whether calls that are not claimed yet are left to the process that continues the session."""
         self._log = log
         self._clock = clock
         self.scrubber = scrubber

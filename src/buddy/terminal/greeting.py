@@ -25,7 +25,7 @@ def greeting(
     if runtime is not None and runtime.runtime_version != version:
         yield style.yellow(
             f"! The daemon is version {escape(runtime.runtime_version)}, this is {version}. "
-            "Restart it: buddy daemon stop, then buddy"
+            "Restart it: buddy daemon restart"
         )
 
 

@@ -29,6 +29,15 @@ def add_daemon(commands: "Subparsers") -> None:
     installing.add_argument("--remove", action="store_true", help="stop the service and remove it")
     for action in (running, starting, installing):
         _add_listen(action, "also serve the console and WebSocket, on a loopback address")
+    restarting = add(
+        actions,
+        "restart",
+        "restart it with the Buddy that is installed now; runs continue",
+        "No further command is started, and running ones may end first. What does not end in time is stopped, and its\n"
+        "outcome is unknown to the model; commands in tmux panes keep running.",
+    )
+    waiting = "how long running commands may take to end (default 1m)"
+    restarting.add_argument("--wait", metavar="DURATION", default="1m", help=waiting)
     stopping = add(actions, "stop", "cancel active runs and shut down")
     status = add(actions, "status", "show whether it runs, and what it does")
     add_json(status)
@@ -36,7 +45,14 @@ def add_daemon(commands: "Subparsers") -> None:
     lines = "number of lines (default 50)"
     logging.add_argument("-n", "--lines", type=whole_number, default=50, metavar="N", help=lines)
     logging.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
-    named = {"run": running, "start": starting, "stop": stopping, "status": status, "logs": logging}
+    named = {
+        "run": running,
+        "start": starting,
+        "restart": restarting,
+        "stop": stopping,
+        "status": status,
+        "logs": logging,
+    }
     finish({**named, "install": installing}, _daemon)
 
 
@@ -170,6 +186,10 @@ ADD = {
 
 
 def _daemon(options: Options) -> int:
+    if options.action == "restart":
+        from buddy.cli.daemon_restart import restart
+
+        return restart(options)
     from buddy.cli.daemon import daemon
 
     return daemon(options)

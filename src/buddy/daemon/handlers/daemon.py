@@ -11,8 +11,10 @@ from buddy.daemon.dispatch import Handlers, on_runtime
 from buddy.daemon.handlers.host import Host
 from buddy.daemon.handlers.paths import check_path
 from buddy.daemon.projects import Project
+from buddy.errors import ProtocolError
 from buddy.protocol import requests as ask
 from buddy.protocol.codes import VERSION
+from buddy.protocol.daemon_requests import RestartDaemon
 from buddy.protocol.request_table import CAPABILITIES
 from buddy.protocol.shapes import Shape
 from buddy.targets.choose import sandbox_levels
@@ -35,6 +37,7 @@ class DaemonRequests:
             "project_options": on_runtime(ask.ProjectOptions, self.project_options),
             "daemon_status": on_runtime(ask.DaemonStatus, self.daemon_status),
             "shutdown": on_runtime(ask.Shutdown, self.shutdown),
+            "restart_daemon": on_runtime(RestartDaemon, self.restart),
         }
 
     async def hello(self, peer: PeerConnection, request: ask.Hello) -> Shape:
@@ -84,6 +87,12 @@ class DaemonRequests:
 
     async def shutdown(self, peer: PeerConnection, _request: ask.Shutdown) -> Shape:
         peer.after_reply(self._host.stop)
+        return ask.AcceptedReply(True)
+
+    async def restart(self, peer: PeerConnection, request: RestartDaemon) -> Shape:
+        if self._host.web is None:
+            raise ProtocolError("INVALID_REQUEST", "this runtime ends with its command; only a daemon is restarted")
+        peer.after_reply(lambda: self._host.operations.restart(request))
         return ask.AcceptedReply(True)
 
 
