@@ -221,3 +221,23 @@ def test_files_are_shown_as_they_were_after_an_event(home: Home) -> None:
     assert home.run("session", "show", "last", "--at", str(ends[1]), "--file", "kept.txt").out == "changed\nmore\n"
     assert "No file had changed" in home.run("session", "show", "last", "--at", "1").out
     assert home.run("session", "show", "last", "--at", str(ends[0]), "--file", "gone.txt").code == 64
+
+
+def test_undos_are_taken_back_one_after_another(home: Home) -> None:
+    """Also those that left a conflict alone, and those that forced it."""
+    before = picture(home.work)
+    run(home)
+    run(home, "-c")
+    after = picture(home.work)
+    assert home.run("undo", "--yes").code == 0
+    (home.work / "kept.txt").write_text("mine\n")
+    assert home.run("undo", "--yes").code == 1
+    assert home.run("undo", "--force", "kept.txt", "--yes").code == 0
+    assert picture(home.work) == before
+    assert home.run("undo", "--redo", "--yes").code == 0
+    assert (home.work / "kept.txt").read_text() == "mine\n"
+    (home.work / "kept.txt").write_text("changed\n")
+    assert home.run("undo", "--redo", "--yes").code == 0
+    assert home.run("undo", "--redo", "--yes").code == 0
+    assert picture(home.work) == after
+    assert "nothing to redo" in home.run("undo", "--redo", "--yes").err

@@ -25,13 +25,13 @@ def undo(options: Options) -> int:
         reply = client.ask("restore_files", _wanted(options, dry_run=True), session_id)
         is_previewed = not options.yes and not options.json
         if is_previewed:
-            _show(reply, "would be restored" if options.dry_run else "")
+            _show(reply, "would be restored" if options.dry_run else "", is_redo=options.redo)
         if not options.dry_run and reply["restored"] and (options.yes or _confirm(reply["restored"])):
             reply = _restore(client, options, session_id)
     if options.json:
         print(json.dumps({"sessionId": session_id, "dryRun": options.dry_run, **reply}))
     elif options.yes and not options.dry_run:
-        _show(reply, "restored")
+        _show(reply, "restored", is_redo=options.redo)
     return 1 if reply["conflicts"] else 0
 
 
@@ -56,14 +56,14 @@ def _relative(path: str, directory: str) -> str:
     return os.path.relpath(path, root) if path.startswith(f"{root}/") else path
 
 
-def _show(reply: Fields, verb: str) -> None:
+def _show(reply: Fields, verb: str, *, is_redo: bool) -> None:
     files: list[Fields] = reply["restored"]
     width = max((len(escape(file["path"])) for file in files), default=0)
     for file in files:
         print(f"{escape(file['path']):<{width}}  {_effect(file['change']):<8}  +{file['added']} -{file['removed']}")
     _show_conflicts(reply["conflicts"])
     if not files and not reply["conflicts"]:
-        print("nothing to undo", file=sys.stderr)
+        print(f"nothing to {'redo' if is_redo else 'undo'}", file=sys.stderr)
     elif verb:
         print(f"{_count(files)} {verb}", file=sys.stderr)
 

@@ -89,16 +89,16 @@ def undone(steps: Iterable[Step]) -> set[str]:
     An undo that was taken back counts no longer, and one that left conflicts alone not yet: the next one goes on there.
     """
     found: set[str] = set()
-    earlier = dict[str, set[str]]()
+    added = dict[str, set[str]]()
     for step in steps:
         if step.undid is None:
             continue
-        earlier[step.checkpoint_id] = set(found)
         if step.is_redo:
             for one in step.undid:
-                found = earlier.get(one, found)
+                found -= added.get(one, set())
         if step.is_redo or not step.is_partial:
-            found = found | set(step.undid)
+            added[step.checkpoint_id] = set(step.undid) - found
+            found |= added[step.checkpoint_id]
     return found
 
 
@@ -147,5 +147,5 @@ def combine(steps: Sequence[Step], kept: Mapping[str, Recorded]) -> Combined:
                 mixed.add(path)
             if one.ended >= end:
                 changes[path], ends[path] = Change(path, first.before, after), one.ended
-    real = tuple(change for change in changes.values() if not is_same(change.before, change.after))
+    real = tuple(change for _, change in sorted(changes.items()) if not is_same(change.before, change.after))
     return Combined(real, frozenset(mixed), len(steps) - len(recorded))
