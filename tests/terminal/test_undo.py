@@ -32,7 +32,7 @@ def test_changes_are_shown_undone_and_redone(home: Home) -> None:
         terminal.wait_for("↩ Restored 2 files")
         assert (kept.read_text(), new.exists()) == ("mine\n", False)
         terminal.enter("/redo")
-        terminal.wait_for("Restore 2 files?")
+        terminal.wait_for("Change 2 files again?")
         terminal.keys("y")
         terminal.wait_for("↪ Changed 2 files again")
         assert new.exists()

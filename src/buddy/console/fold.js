@@ -430,7 +430,7 @@ const TIMELINE = {
       if (known && isCounted) continue;
       view.files.set(file.path, { path: file.path, changes: (known?.changes ?? 0) + 1, seq: event.seq });
     }
-    if (changed.overlaps?.length) note(view, event, "warn", "Another session worked here meanwhile: some changes may be its");
+    if (changed.overlaps?.length) note(view, event, "warn", "Another session worked here at the same time; some changes may not be from this call");
   },
   files_restored(view, event, restored) {
     view.fileSteps += 1;

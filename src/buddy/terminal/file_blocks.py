@@ -18,12 +18,15 @@ def files_block(body: FilesChanged | FilesRestored, style: Style) -> str | None:
         case FilesChanged():
             if not body.overlaps:
                 return None
-            return style.yellow("  ! Another session worked here meanwhile: some changes may be its")
+            return style.yellow(
+                "  ! Another session worked here at the same time; some changes may not be from this call"
+            )
         case FilesRestored():
             count = plural(body.total or len(body.files), "file")
             done = f"  ↩ Restored {count}" if not body.redo else f"  ↪ Changed {count} again"
             finished = " (finished after a restart)" if body.recovered else ""
-            lines = [style.green(f"{done}{finished}"), *file_lines(body.files, style)]
+            hint = "" if body.redo else style.dim(" · /redo takes it back")
+            lines = [style.green(f"{done}{finished}") + hint, *file_lines(body.files, style)]
             if body.conflicts:
                 lines.append(style.yellow(f"  ! Left alone: {escape(', '.join(body.conflicts[:MAX_LINES]))}"))
             return "\n".join(lines)

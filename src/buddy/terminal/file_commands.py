@@ -107,16 +107,24 @@ async def _restore(ui: CommandUI, request: RestoreFiles) -> bool:
     session_id, client = _session_id(ui), ui.session.client
     preview = await client.request(request, RestoreFilesReply, session_id)
     lines = [*file_lines(preview.restored, ui.style), *conflict_lines(preview.conflicts, ui.style)]
-    if preview.conflicts:
-        lines.append(ui.style.dim("    they stay as they are; /undo force PATH restores one anyway"))
+    if preview.conflicts and not request.redo:
+        lines.append(ui.style.dim("    left as they are; /undo force PATH restores one anyway"))
     if not preview.restored:
-        ui.show("\n".join([*lines, "  nothing to undo" if not request.redo else "  nothing to redo"]))
+        ui.show("\n".join([*lines, _nothing(request, preview)]))
         return True
     ui.show("\n".join(lines))
-    if not await ui.confirm(f"Restore {plural(len(preview.restored), 'file')}?"):
+    question = "Change {} again?" if request.redo else "Restore {}?"
+    if not await ui.confirm(question.format(plural(len(preview.restored), "file"))):
+        ui.show("  nothing was changed")
         return False
     await client.request(_for_real(request), RestoreFilesReply, session_id)
     return True
+
+
+def _nothing(request: RestoreFiles, preview: RestoreFilesReply) -> str:
+    if preview.conflicts:
+        return "  nothing was changed"
+    return "  nothing to redo" if request.redo else "  nothing to undo"
 
 
 def _for_real(request: RestoreFiles) -> RestoreFiles:

@@ -9,6 +9,7 @@ import { Diff, lineKey } from "./diff_view.js";
 
 const MOST_LINES = 3000;
 const MOST_NAMED = 20;
+const BLOB_PART = 262_144;
 
 /** @typedef {{path: string, change: string, added: number, removed: number, diff?: string, blob?: string, conflict?: string}} Change */
 
@@ -64,6 +65,14 @@ export function Changes({ log, onSend }) {
       setProblem(/** @type {Error} */ (error).message);
     }
   };
+  const showAll = async (/** @type {Change} */ file) => {
+    try {
+      const diff = await readBlob(log.sessionId, file.blob ?? "");
+      setReply({ ...reply, files: files.map((one) => (one === file ? { ...one, diff, blob: undefined } : one)) });
+    } catch (error) {
+      setProblem(/** @type {Error} */ (error).message);
+    }
+  };
   const mayRestore = mayDrive.value && !log.at.value && !log.live.active;
   return html`<div class="changes" tabindex="0">
     <div class="changes-head">
@@ -88,6 +97,7 @@ export function Changes({ log, onSend }) {
       (file) => html`<details class="file" open key=${file.path}>
         <summary><code>${visible(file.path)}</code> <span class="muted">${file.change}</span> <span class="ok">+${file.added}</span> <span class="bad">−${file.removed}</span>${file.conflict ? html` <span class="warn">${visible(file.conflict)}</span>` : null}</summary>
         ${file.diff ? html`<${Diff} text=${file.diff} most=${MOST_LINES} isSplit=${isSplit} comments=${comments[file.path]} onLine=${mayDrive.value ? (/** @type {any} */ row) => comment(file.path, row) : undefined} />` : null}
+        ${file.blob ? html`<button class="fold" onClick=${() => showAll(file)}>Show the full diff</button>` : null}
       </details>`,
     )}
     ${files.length || problem ? null : html`<p class="muted empty">${reply ? "No files changed." : "Loading…"}</p>`}
@@ -97,6 +107,17 @@ export function Changes({ log, onSend }) {
 /** @param {Change[]} files @param {"added" | "removed"} field */
 function sum(files, field) {
   return files.reduce((total, file) => total + (file[field] ?? 0), 0);
+}
+
+/** A diff that was too long for the reply. @param {string} sessionId @param {string} blob @returns {Promise<string>} */
+async function readBlob(sessionId, blob) {
+  let text = "";
+  for (let offset = 0; ; ) {
+    const part = await connection.request("read_blob", { blob, offset, limit: BLOB_PART }, sessionId);
+    text += part.text;
+    offset += new TextEncoder().encode(part.text).length;
+    if (!part.text || offset >= part.total) return text;
+  }
 }
 
 /** @param {Record<string, Map<string, string>>} comments */
