@@ -353,3 +353,18 @@ def _what_bash_runs(command: str) -> Counter[tuple[str, ...]]:
         subprocess.run(shell, env={"PATH": folder}, cwd=folder, check=False, timeout=PATIENCE)
         notes = [path.read_bytes() for path in Path(folder).glob("ran.*")]
     return Counter(tuple(word.decode() for word in note.split(b"\0")[:-1]) for note in notes)
+
+
+def test_always_for_a_servers_tool_is_bound_to_what_the_tool_is() -> None:
+    asked = Subject("mcp__files__read", definition="aa")
+    rule = suggest(asked)
+    assert rule is not None and rule.as_table() == {
+        "decision": "allow",
+        "tool": "mcp__files__read",
+        "target": "local",
+        "definition": "aa",
+    }
+    assert Rules([rule]).judge(asked).decision == "allow"
+    assert Rules([rule]).judge(replace(asked, definition="bb")).decision == "ask"
+    assert Rules([rule]).judge(replace(asked, definition="")).decision == "ask"
+    assert Rules([rule]).judge(replace(asked, tool="mcp__files__write")).decision is None

@@ -157,7 +157,8 @@ def subject_of(tool: str, intent: Intent, root: str) -> Subject:
         case Write():
             return msgspec.structs.replace(about, path=relative(intent.path, root))
         case Other():
-            return about if intent.path is None else msgspec.structs.replace(about, path=relative(intent.path, root))
+            path = None if intent.path is None else relative(intent.path, root)
+            return msgspec.structs.replace(about, path=path, definition=intent.definition)
         case Keys():
             return about
 

@@ -43,7 +43,8 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[permissions.rules]]`. Every key that is set must match; `argv` has one glob per word.
 
     A command is allowed in `cwd` alone, which is the root of the workspace unless it is set. `scripts` are the files
-    that it ran when the rule was made, each with its digest; it is allowed while they are the same.
+    that it ran when the rule was made, each with its digest; it is allowed while they are the same. So is the tool of
+    a server while its `definition` is.
     """
 
     decision: RuleDecision
@@ -57,6 +58,7 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     network: bool | None = None
     cwd: str | None = None
     scripts: tuple[str, ...] | None = None
+    definition: str | None = None
 
     def __post_init__(self) -> None:
         if self.argv is not None and not self.argv:
@@ -85,6 +87,7 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
         parts += [f"{name} {value}" for name, value in (*named, ("cwd", self.cwd)) if value]
         files = [line.partition("  ")[2] for line in self.scripts or ()]
         parts += [f"while unchanged: {' '.join(files)}"] if files else []
+        parts += ["with any arguments, while its definition is unchanged"] if self.definition else []
         parts += [f"{'with' if self.network else 'without'} network"] if self.network is not None else []
         return f"{self.decision} {', '.join(parts) or 'everything'}"
 
@@ -108,6 +111,8 @@ class Subject(Struct, frozen=True):
     outside: bool = False
     strays: str = ""
     scripts: tuple[str, ...] = ()
+    definition: str = ""
+    """A digest of what a server's tool is; empty for other tools."""
 
 
 class Rules:
@@ -128,7 +133,11 @@ class Rules:
             for rule in self._of(decision, subject, named):
                 if rule.argv is not None:
                     continue
-                why = find_deceptive(subject.path or "") or find_deceptive(subject.host or "")
+                why = (
+                    _redefined(rule, subject)
+                    or find_deceptive(subject.path or "")
+                    or find_deceptive(subject.host or "")
+                )
                 if rule.decision == "allow" and why:
                     return Opinion("ask", f"rule {rule.rule_id} would allow it, but {why}", rule.rule_id)
                 return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id, by_rule=True)
@@ -223,7 +232,14 @@ def suggest(subject: Subject) -> Rule | None:
         return None
     if subject.path is not None:
         return replace(rule, path=literal_glob(subject.path), workspace=subject.workspace or None)
-    return replace(rule, host=subject.host) if subject.host is not None else None
+    if subject.host is not None:
+        return replace(rule, host=subject.host)
+    return replace(rule, tool=literal_glob(subject.tool), definition=subject.definition) if subject.definition else None
+
+
+def _redefined(rule: Rule, subject: Subject) -> str:
+    is_other = rule.definition is not None and rule.definition != subject.definition
+    return "the tool or its server is not what it was when the rule was made" if is_other else ""
 
 
 def _concerns(rule: Rule, subject: Subject, named: Mentions) -> bool:

@@ -173,6 +173,8 @@ class Other(_Intent, frozen=True, kw_only=True):
     is_contained: bool = False
     is_outside: bool = False
     """Whether it reads `path` outside the workspace."""
+    definition: str = ""
+    """What the tool of a server is, as a digest that changes with its description and with the server."""
 
     def _facts(self) -> dict[str, Any]:
         return self.shown if self.path is None else {"path": self.path, **self.shown}

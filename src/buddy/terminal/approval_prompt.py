@@ -214,6 +214,7 @@ def describe_rule(rule: object) -> str:
     workspace, target = fields.pop("workspace", None), fields.pop("target", None)
     where = [_spell(part) for part in (workspace, fields.pop("cwd", None)) if part is not None]
     files = [line.partition("  ")[2] for line in msgspec.convert(fields.pop("scripts", []), list[str])]
+    words += ["with any arguments, while its definition is unchanged"] if fields.pop("definition", None) else []
     words += [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in fields.items()]
     words += [f"in {_quote('/'.join(where))}"] if where else []
     words += [] if target is None else ["on this machine" if target == "local" else f"on {_spell(target)}"]

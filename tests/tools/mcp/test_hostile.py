@@ -81,3 +81,32 @@ async def test_a_tool_that_is_redefined_after_it_was_asked_about_is_asked_about_
         await client.wait_for(RunComplete)
         assert [result.text for result in client.bodies(ToolResult)] == ["steady ran"]
         assert client.bodies(ApprovalExpired) == []
+
+
+async def test_always_holds_for_a_tool_until_it_is_redefined(tmp_path: Path) -> None:
+    trigger = tmp_path / "trigger"
+    server = python_server(SERVER, env={"MCP_TRIGGER": str(trigger)})
+    steady = asks_for(call("mcp__bad__steady", {}))
+    model = StepModel(steady, steady, answer(), steady, answer())
+    async with (
+        asyncio.timeout(PATIENCE),
+        checked_host(tmp_path, model, mcp=settings(bad=server)) as host,
+        host.client() as client,
+    ):
+        await client.start()
+        run_id = await client.send("go")
+        first = await client.wait_for(ApprovalRequired)
+        rule = first.details["alwaysRule"]
+        assert rule["tool"] == "mcp__bad__steady" and rule["definition"]
+        always = SubmitApproval(client.session_id, run_id, first.approval_id, "approve", scope="always")
+        await client.api.approve(always)
+        await client.wait_for(RunComplete)
+        assert [one.text for one in client.bodies(ToolResult)] == ["steady ran"] * 2
+        assert len(client.bodies(ApprovalRequired)) == 1
+        trigger.touch()
+        await asyncio.sleep(1.0)  # the server says so when it wants to
+        run_id = await client.send("again")
+        second = await client.wait_for(ApprovalRequired)
+        assert "not what it was when the rule was made" in str(second.details["why"])
+        await client.api.approve(SubmitApproval(client.session_id, run_id, second.approval_id, "deny"))
+        await client.wait_for(RunComplete)

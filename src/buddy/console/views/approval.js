@@ -139,7 +139,7 @@ function signOf(line) {
 /** @param {any} rule */
 function ruleText(rule) {
   if (typeof rule === "string") return rule;
-  const { decision = "allow", argv, ...rest } = rule;
-  const words = argv ? [argv.join(" ")] : [];
+  const { decision = "allow", argv, definition, ...rest } = rule;
+  const words = [...(argv ? [argv.join(" ")] : []), ...(definition ? ["with any arguments, while its definition is unchanged,"] : [])];
   return [decision, ...words, ...Object.entries(rest).map(([key, value]) => `${key}=${typeof value === "string" ? value : JSON.stringify(value)}`)].join(" ");
 }

@@ -4,6 +4,7 @@ Invariants: it is privileged, whatever its server says of it; what a person appr
 arguments and the definition, and a call whose tool was defined differently meanwhile is not made.
 """
 
+import hashlib
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, DescribesArguments, Output, Place
 from buddy.tools.mcp.connection import ServerConnection
 from buddy.tools.mcp.contract import Caller, ToolDefinition
+from buddy.tools.mcp.definitions import ServerDefinition
 
 SUMMARY = 200
 
@@ -59,7 +61,14 @@ class McpTool(DescribesArguments):
         summary = f"{server.name}: {self._tool} {text if len(text) <= SUMMARY else text[: SUMMARY - 1] + '…'}"
         title = f"use {self._tool} of the MCP server {server.name}"
         # The server runs outside of every sandbox, wherever the session's own commands run.
-        return Other(title=title, summary=summary, target="local", sandbox="host", shown=shown)
+        return Other(
+            title=title,
+            summary=summary,
+            target="local",
+            sandbox="host",
+            shown=shown,
+            definition=_identity(server, args.definition),
+        )
 
     async def run(self, args: McpArguments, call: Call) -> Output:
         def check() -> None:
@@ -77,3 +86,9 @@ class McpTool(DescribesArguments):
         if found is None:
             raise ToolError(f"MCP server {self._connection.definition.name!r} no longer has a tool {self._tool!r}")
         return found.digest()
+
+
+def _identity(server: ServerDefinition, definition: str) -> str:
+    """A tool and where it comes from: the same name may later be another server's."""
+    parts = (server.name, server.origin, server.describe(), definition)
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
