@@ -5,9 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from buddy.protocol.events import ApprovalReceived, ApprovalRequired, ToolClaimed, ToolResult
+from buddy.backends.hooks import HookCall
+from buddy.hooks.names import show
+from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolClaimed, ToolResult
+from buddy.protocol.intents import Keys
+from buddy.protocol.typed_text import InputLine
 from tests.harness.models import answer, asks_for, call, shell
-from tests.hooks.hooking import deciding, hook, hooked_session, saying, user_hooks
+from tests.hooks.hooking import deciding, hook, hooked_session, listed, saying, user_hooks, write_hooks
 
 
 async def test_a_script_sees_the_call_in_the_shape_it_knows(tmp_path: Path) -> None:
@@ -24,6 +28,15 @@ async def test_a_script_sees_the_call_in_the_shape_it_knows(tmp_path: Path) -> N
         assert f"CLAUDE_PROJECT_DIR={tmp_path}" in (tmp_path / "seen.env").read_text()
         assert session.verdicts() == ["none"]
         await session.assert_replayed()
+
+
+def test_what_is_typed_into_a_pane_is_shown_as_a_command() -> None:
+    line = InputLine("rm -rf ", 7)
+    keys = Keys(title="", summary="", pane="%1", text="/", keys=("Enter",), before=line)
+    arguments = '{"literal_text": "/", "keys": ["Enter"]}'
+    shown = show(HookCall("PreToolUse", "call", "send-keys", arguments, keys), "/work")
+    assert shown.names == ("Bash", "send-keys")
+    assert shown.input["command"].strip() == "rm -rf /" and shown.input["keys"] == ["Enter"]
 
 
 async def test_files_are_shown_by_their_full_path(tmp_path: Path) -> None:
@@ -137,7 +150,38 @@ async def test_input_that_a_hook_changed_is_not_allowed_by_another(tmp_path: Pat
         assert asked.details["command"] == "touch changed"
         await session.client.wait_for(ToolResult)
         assert not (tmp_path / "changed").exists()
-        assert session.verdicts() == ["changed", "allow"]
+        assert session.verdicts() == ["changed", "allow", "allow"]  # the other one was asked again
+
+
+async def test_input_that_a_hook_changed_is_judged_by_the_others(tmp_path: Path) -> None:
+    guard = "grep -q evil && { echo no evil >&2; exit 2; }; exit 0"
+    changing = hook(deciding("allow", updatedInput={"command": "touch evil"}))
+    write_hooks(tmp_path / ".claude" / "settings.json", listed({"PreToolUse": changing}))
+    user_hooks(tmp_path, PreToolUse=hook(guard, "Bash"))
+    async with hooked_session(tmp_path, asks_for(shell("touch made")), answer(), trusted=True) as session:
+        await session.say()
+        assert [(one.verdict, one.owner, one.again) for one in session.finished()] == [
+            ("changed", "project", False),
+            ("none", "user", False),
+            ("deny", "user", True),
+        ]
+        assert not (tmp_path / "evil").exists() and not (tmp_path / "made").exists()
+        [result] = session.client.bodies(ToolResult)
+        assert "no evil" in result.text
+        await session.assert_replayed()
+
+
+async def test_hooks_that_keep_changing_the_input_leave_it_to_a_person(tmp_path: Path) -> None:
+    one, two = (hook(deciding("allow", updatedInput={"command": f"touch {name}"})) for name in ("one", "two"))
+    user_hooks(tmp_path, PreToolUse=[one, two])
+    async with hooked_session(tmp_path, asks_for(shell("touch made")), answer()) as session:
+        await session.client.send("go")
+        asked = await session.decide("approve")
+        assert asked.details["command"] == "touch two" and "would change the input again" in str(asked.details["why"])
+        await session.client.wait_for(RunComplete)
+        assert session.verdicts() == ["changed", "changed", "ask"]
+        assert (tmp_path / "two").exists() and not (tmp_path / "one").exists()
+        await session.assert_replayed()
 
 
 @pytest.mark.parametrize(

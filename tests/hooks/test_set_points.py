@@ -8,6 +8,7 @@ import pytest
 
 from buddy.daemon.runtime import RuntimeOverrides, unix_ms
 from buddy.errors import ProtocolError
+from buddy.hooks.session_hooks import MAX_BACKGROUND
 from buddy.log.memory import MemoryLog
 from buddy.protocol.events import (
     ApprovalRequired,
@@ -175,6 +176,16 @@ async def test_nobody_waits_for_a_hook_in_the_background(tmp_path: Path) -> None
         complete = await session.say()
         assert isinstance(complete, RunComplete)
         assert session.verdicts() == ["none"]
+
+
+async def test_hooks_in_the_background_are_limited_in_number(tmp_path: Path) -> None:
+    many = [hook(f"echo {number} >>started; sleep 60", None, **{"async": True}) for number in range(MAX_BACKGROUND + 2)]
+    user_hooks(tmp_path, PostToolUse=many)
+    async with hooked_session(tmp_path, asks_for(shell("true")), answer()) as session:
+        await session.say()
+        assert session.verdicts() == ["none"] * MAX_BACKGROUND + ["failed"] * 2
+        warnings = [one.message for one in session.client.bodies(WarningRaised)]
+        assert len(warnings) == 2 and all("in the background" in message for message in warnings)
 
 
 @pytest.mark.parametrize("refused", [True, False])

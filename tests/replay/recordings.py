@@ -71,5 +71,5 @@ async def verified(recording: Recording) -> Verdict:
 
 async def assert_same(recording: Recording) -> None:
     verdict = await verified(recording)
-    assert verdict.difference is None
+    assert verdict.difference is None, verdict.difference
     assert verdict.compared == len(recording.events)

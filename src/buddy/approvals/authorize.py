@@ -47,10 +47,11 @@ async def ask_until_current(
 ) -> tuple[Ruling, CallT]:
     """Ask about a call, and again if what would run changed while somebody was deciding.
 
-    Hooks are consulted first: what they change is prepared again, so that it is what is decided on.
+    Hooks are consulted first: what one changes is prepared again, so that it is what the others and a person judge.
     """
     if await run.consult_hooks(prepared.question):
         prepared = await prepare()
+        await run.consult_hooks(prepared.question)
     while True:
         ruling = await run.ask(prepared.question)
         is_harmless = prepared.question.tier == "read-only" and not prepared.question.intent.caution

@@ -22,7 +22,7 @@ class HookCall(Struct, frozen=True):
     """A set point that was reached. `tool` and `arguments` are ours; `fields` go to the scripts as they are.
 
     `matched` is what a matcher is compared with, if the event is not about a tool. `may_allow`: an `allow` counts;
-    `may_change`: so does changed input.
+    `may_change`: so does changed input. `again`: a hook, `changed_by`, has changed the input, and the others judge it.
     """
 
     event: HookEvent
@@ -35,6 +35,9 @@ class HookCall(Struct, frozen=True):
     fields: Mapping[str, Any] = {}
     may_allow: bool = False
     may_change: bool = False
+    again: bool = False
+    changed_by: tuple[int, str] = (-1, "")
+    """Its place among those that answered, and its name."""
 
 
 class Hooks(Protocol):

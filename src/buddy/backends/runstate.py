@@ -91,6 +91,11 @@ class OpenCall(Struct):
     hook_stops: bool = False
     changed: str | None = None
     """The arguments that a hook put in place of those in `item`."""
+    changed_by: tuple[int, str] = (-1, "")
+    """Its place among the hooks that answered, and its name."""
+    hook_answers: int = 0
+    is_rechecked: bool = False
+    """Whether the other hooks have judged the changed arguments."""
 
     @property
     def arguments(self) -> str:
@@ -255,8 +260,10 @@ class RunState(Struct):
             return
         if call.hooked is None or is_stricter(body.verdict, call.hooked):
             call.hooked, call.hooked_why = body.verdict, explain(body)
+        call.is_rechecked = call.is_rechecked or body.again
         if body.input is not None:
-            call.changed = json.encode(body.input).decode()
+            call.changed, call.changed_by = json.encode(body.input).decode(), (call.hook_answers, body.hook)
+        call.hook_answers += 1
 
     def _call(self, body: ToolCall | ToolClaimed | ToolResult) -> None:
         if body.call_id is None:

@@ -17,6 +17,7 @@ from buddy.protocol.intents import Exec, Fetch, Intent, Keys, Other, Write
 # Our tool → the name that scripts know, and their names of its arguments.
 _THEIRS: dict[str, tuple[str, dict[str, str]]] = {
     "run_shell": ("Bash", {}),
+    "send-keys": ("Bash", {}),
     "edit_file": ("Edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
     "write_file": ("Write", {"path": "file_path"}),
     "read_file": ("Read", {"path": "file_path"}),
@@ -80,7 +81,7 @@ def _facts(intent: Intent) -> dict[str, Any]:
         case Other():
             return {"file_path": intent.path} if intent.path else {}
         case Keys():
-            return {}
+            return {"command": intent.typed.text}  # a shell in the pane runs it, with what was typed before
 
 
 def _decode(arguments: str) -> dict[str, Any]:

@@ -24,8 +24,11 @@ from buddy.protocol.hook_events import HookEvent, HookFinished
 
 NO_PROJECT_ALLOW = "a project's hook cannot allow"
 NOT_ALLOWED = "its allow does not count here"
-FIXED_INPUT = "it changed the input, which another agent's call does not allow"
+FIXED_INPUT = "it changed the input, which this call does not allow"
+CHANGES_AGAIN = "it would change the input again, which another hook has changed"
 IN_BACKGROUND = "it runs in the background"
+MAX_BACKGROUND = 8
+TOO_MANY = f"not run: {MAX_BACKGROUND} hooks of this session are running in the background"
 
 Stamp = tuple[object, ...]
 
@@ -60,11 +63,14 @@ class SessionHooks:
     async def run(self, call: HookCall) -> tuple[HookFinished, ...]:
         shown = show(call, self._root or "/")
         chosen = [hook for hook in self._defined() if hook.event == call.event and hook.matches(shown.names)]
+        if call.again:  # the one that changed the input has said what it wants
+            chosen = [hook for number, hook in enumerate(chosen) if (number, hook.name) != call.changed_by]
         if not chosen:
             return ()
         self._count += 1
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[HookFinished]] = []
+        chosen = self._within_limit(chosen)
         for number, hook in enumerate(chosen):
             task = loop.create_task(self._run_one(hook, call, shown, number))
             if not hook.waits:
@@ -81,6 +87,16 @@ class SessionHooks:
             task.result() if hook.waits else _finished(hook, call, Answer(reason=IN_BACKGROUND), 0)
             for task, hook in zip(tasks, chosen, strict=True)
         )
+
+    def _within_limit(self, hooks: list[Hook]) -> list[Hook]:
+        """Those in the background, which nobody waits for, are limited in number: one too many fails instead."""
+        left = MAX_BACKGROUND - len(self._background)
+        found: list[Hook] = []
+        for hook in hooks:
+            left -= not hook.waits
+            is_one_too_many = not hook.waits and left < 0
+            found.append(replace(hook, problem=TOO_MANY, waits=True) if is_one_too_many else hook)
+        return found
 
     async def _run_one(self, hook: Hook, call: HookCall, shown: ShownCall, number: int) -> HookFinished:
         loop = asyncio.get_running_loop()
@@ -175,6 +191,8 @@ def _limit(answer: Answer, hook: Hook, call: HookCall) -> Answer:
     if answer.verdict == "allow" and (hook.source == "project" or not call.may_allow):
         why = NO_PROJECT_ALLOW if hook.source == "project" else NOT_ALLOWED
         return replace(answer, verdict="none", reason=f"{answer.reason} ({why})" if answer.reason else why)
+    if answer.input is not None and call.again:
+        return replace(answer, verdict="ask", input=None, reason=CHANGES_AGAIN)
     if answer.input is not None and not call.may_change:
         return replace(answer, verdict="deny", input=None, reason=FIXED_INPUT)
     return answer
@@ -194,6 +212,7 @@ def _finished(hook: Hook, call: HookCall, answer: Answer, duration_ms: int) -> H
         message=answer.message or None,
         message_id=call.message_id,
         stop=answer.stop,
+        again=call.again,
     )
 
 

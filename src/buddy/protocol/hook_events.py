@@ -24,6 +24,7 @@ class HookFinished(Payload, frozen=True, kw_only=True):
 
     `input` are the arguments that replace those of the call, `context` is text for the model, `message` is text for
     the user. `stop`: the hook wants the run to end. `message_id` is the message that `UserPromptSubmit` is about.
+    `again`: it was asked about input that another hook had changed.
     """
 
     facts = EventFacts(lasts=True, lasts_for_agents=True, copied=True)
@@ -39,3 +40,4 @@ class HookFinished(Payload, frozen=True, kw_only=True):
     message: str | None = None
     message_id: str | None = None
     stop: bool = False
+    again: bool = False

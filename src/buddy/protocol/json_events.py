@@ -505,6 +505,7 @@ class HookFinished(Payload):
     message: NotRequired[str | None]
     messageId: NotRequired[str | None]
     stop: NotRequired[bool]
+    again: NotRequired[bool]
 
 
 class ChangedFile(TypedDict):

@@ -68,6 +68,8 @@ class RecordedHooks:
 def _answers(body: EventBody, call: HookCall) -> bool:
     if not isinstance(body, HookFinished) or body.event != call.event or body.call_id != call.call_id:
         return False
+    if body.again != call.again:
+        return False
     return call.message_id is None or body.message_id == call.message_id
 
 

@@ -1,7 +1,7 @@
 """The set points of a run: before and after a call, for each message of the user, before a compaction, at its end.
 
-Invariants: hooks answer once about a call, and what they answered survives a restart; an answer that cannot be given
-effect is as strict as the one that could, or stricter.
+Invariants: hooks answer once about a call, and once more about input that one of them changed; what they answered
+survives a restart; an answer that cannot be given effect is as strict as the one that could, or stricter.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from buddy.backends.runstate import OpenCall
 from buddy.errors import RunDenied
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import ToolResult, UserMessage, WarningRaised
+from buddy.protocol.intents import Keys
 from buddy.sessions.hook_points import WARNING, HookPoints
 
 if TYPE_CHECKING:
@@ -29,16 +30,17 @@ class RunHooks:
     def __init__(self, run: "Run", points: HookPoints) -> None:
         self._run = run
         self._points = points
-        self._consulted: set[str] = set()
+        self._consulted: set[tuple[str, bool]] = set()
         self._screened: set[str] = set()
 
     async def before_call(self, call: OpenCall, question: Question, judge: Callable[[Question], Opinion]) -> str | None:
         """Have the hooks answer about a call; the arguments that they put in place of its own, if they did."""
-        is_known = question.digest in self._consulted or call.digest == question.digest
-        is_over = not call.is_delegate and (call.stage != "called" or call.hooked is not None)
+        again = call.changed is not None and not call.is_rechecked
+        is_known = (question.digest, again) in self._consulted or call.digest == question.digest
+        is_over = not call.is_delegate and (call.stage != "called" or (call.hooked is not None and not again))
         if is_known or is_over or not self._points.watches("PreToolUse"):
             return None
-        self._consulted.add(question.digest)
+        self._consulted.add((question.digest, again))
         request = HookCall(
             "PreToolUse",
             question.call_id,
@@ -46,7 +48,9 @@ class RunHooks:
             self._run.arguments_of(call),
             question.intent,
             may_allow=may_allow(question, judge(question)),
-            may_change=not call.is_delegate,
+            may_change=not call.is_delegate and not isinstance(question.intent, Keys),
+            again=again,
+            changed_by=call.changed_by,
         )
         finished = await self._points.run(request, self._run.run_id)
         changes = [body.input for body in finished if body.input is not None]
