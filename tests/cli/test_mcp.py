@@ -112,6 +112,27 @@ def test_a_question_is_answered_at_the_terminal_of_exec(home: Home) -> None:
         terminal.wait_for("ordered")
 
 
+def test_a_question_is_answered_at_the_terminal_of_attach(home: Home) -> None:
+    home.script({"calls": [{"name": "mcp__one__order", "args": {}}]}, {"text": "ordered at last"})
+    add(home)
+    assert home.run("daemon", "start").code == 0
+    try:
+        with home.terminal("exec", "go", "--approve", "ask") as first:
+            first.wait_for("approve? [y/N]")
+            first.type("y\n")
+            first.wait_for("answer (size=… colour=…")
+            session_id = json.loads(home.run("ps", "--json").out)[0]["sessionId"]
+            with home.terminal("attach", session_id) as other:
+                other.wait_for("answer (size=… colour=…")
+                other.type("size=big colour=red\n")
+                other.wait_for("size must be of type integer")
+                other.type("colour=red\n")
+                other.wait_for("ordered at last")
+            first.wait_for("ordered at last")
+    finally:
+        home.run("daemon", "stop")
+
+
 def test_a_rule_allows_a_tool_by_its_name_and_nothing_else(home: Home) -> None:
     ledger = home.directory / "ledger"
     home.script(

@@ -27,6 +27,9 @@ def home(tmp_path: Path) -> Home:
         "on": [
             section("^hello", {"text": "hello yourself"}),
             section("^long", {"calls": [{"name": "run_shell", "args": {"command": LONG}}]}, {"text": "done"}),
+            section(
+                "^delegate", {"calls": [{"name": "delegate", "args": {"task": "make a file"}}]}, {"text": "passed on"}
+            ),
             section("^make", {"calls": [{"name": "run_shell", "args": {"command": "touch made"}}]}, {"text": "done"}),
         ]
     }
@@ -91,6 +94,20 @@ async def test_an_approval_is_asked_where_the_client_can_ask(home: Home, mode: s
         assert facts_of(done)["outcome"] == "success" and (home.work / "made").exists()
         (message,) = asked
         assert "touch made" in message
+    finally:
+        home.run("daemon", "stop")
+
+
+@ERA
+async def test_questions_of_sub_agents_are_asked_too(home: Home, mode: str) -> None:
+    try:
+        async with serving(home, mode, "approve") as (client, asked):
+            done = await call(client, "start", prompt="delegate it")
+        assert facts_of(done)["outcome"] == "success" and text_of(done).startswith("passed on")
+        assert (home.work / "made").exists()
+        start, made = asked
+        assert "delegate" in start or "sub-agent" in start
+        assert made.startswith("sub-agent general: ") and "touch made" in made
     finally:
         home.run("daemon", "stop")
 

@@ -33,7 +33,7 @@ from buddy.protocol.shapes import Repo, SessionOptions
 from tests.backends.test_own import helper
 from tests.harness.models import StepModel, answer, asks_for, call, shell
 from tests.harness.runtime import RuntimeClient, RuntimeHost, checked_host, scripted_host
-from tests.sessions.test_children import bodies, decide
+from tests.sessions.test_children import bodies, decide, delegate
 
 AGENT = """---
 name: {name}
@@ -190,3 +190,22 @@ async def test_a_sub_agent_belongs_to_the_user_of_its_parent(tmp_path: Path) -> 
         child = await host.runtime.log.get(client.bodies(ChildStarted)[0].session_id)
         assert child is not None
         assert child.user == "eve-of-destruction"
+
+
+async def test_a_window_of_the_parent_is_not_outlasted_by_its_sub_agents(tmp_path: Path) -> None:
+    release = tmp_path / "release"
+    wait = shell(f"while [ ! -e {release} ]; do sleep 0.05; done")
+    model = StepModel(asks_for(delegate()), asks_for(wait), answer("made"), answer("done"))
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start(approval_policy="ask")
+        window = SetApprovalPolicy("until", 600.0)
+        await client.api.request(window, SetApprovalPolicyReply, client.session_id)
+        await client.send("go")
+        child = (await client.wait_for(ChildStarted)).session_id
+        for wider in (SetApprovalPolicy("until", 900.0), SetApprovalPolicy("all"), SetApprovalPolicy("auto")):
+            with pytest.raises(ProtocolError, match="cannot be wider than its parent's"):
+                await client.api.request(wider, SetApprovalPolicyReply, child)
+        for narrower in (SetApprovalPolicy("until", 60.0), SetApprovalPolicy("ask"), SetApprovalPolicy("none")):
+            await client.api.request(narrower, SetApprovalPolicyReply, child)
+        release.touch()
+        await client.wait_for(RunComplete)

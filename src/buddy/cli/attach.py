@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from buddy.cli.connect import async_client, offer_endpoint
 from buddy.cli.options import Options
@@ -22,6 +23,9 @@ from buddy.protocol.requests import (
 from buddy.terminal.escape import escape
 from buddy.terminal.phrases import format_deadline
 
+if TYPE_CHECKING:
+    from buddy.cli.attached_questions import AttachedQuestions
+
 ACTIVE = ("running", "awaiting_approval")
 
 
@@ -39,11 +43,15 @@ def attach(options: Options) -> int:
             token = await _observer(client, session_id) if options.read_only else None
             if token is None:
                 offer_endpoint(client)
-            await client.attach(session_id, options.after, token)
+            attached = await client.attach(session_id, options.after, token)
             report = Report(json=False, stream_json=options.stream_json)
             report.session(session_id)
+            questions = _questions(client, session_id, options)
             async for event in client.events():
-                report.conversation(event.to_json(), event.line()[:-1])
+                shown = event.to_json()
+                report.conversation(shown, event.line()[:-1])
+                if questions is not None:
+                    questions.note(shown, is_past=event.seq < attached.replay.to_seq)
         print("the daemon is gone", file=sys.stderr)
         return 75
 
@@ -98,6 +106,15 @@ async def find_deadlines(client: Client) -> dict[str, int]:
         if asked.session_id and asked.expires_at < NO_EXPIRY:
             found[asked.session_id] = min(asked.expires_at, found.get(asked.session_id, NO_EXPIRY))
     return found
+
+
+def _questions(client: Client, session_id: str, options: Options) -> "AttachedQuestions | None":
+    """Those of servers are answered here if somebody can type; approvals are decided elsewhere."""
+    if options.read_only or options.stream_json or not sys.stdin.isatty():
+        return None
+    from buddy.cli.attached_questions import AttachedQuestions
+
+    return AttachedQuestions(client, session_id)
 
 
 async def _observer(client: Client, session_id: str) -> str:

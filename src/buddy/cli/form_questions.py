@@ -1,4 +1,4 @@
-"""Questions of servers in `exec`: asked at the terminal, one line each; declined where nobody is there.
+"""Questions of servers in `exec` and `attach`: asked at the terminal, one line each; declined where nobody is there.
 
 Invariants: one is open at a time, and never beside an approval; an empty line and the end of the input decline; what
 does not fit is asked again.
@@ -6,9 +6,9 @@ does not fit is asked again.
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
-from buddy.client.blocking import BlockingClient
 from buddy.client.core import Fields
 from buddy.client.view import View
 from buddy.errors import ProtocolError
@@ -20,8 +20,27 @@ if TYPE_CHECKING:
 STDIN = 0
 
 
+class WatchedInput(Protocol):
+    """What is called when a file descriptor can be read."""
+
+    def __setitem__(self, fd: int, read: Callable[[], None], /) -> None: ...
+
+    def pop(self, fd: int, default: None, /) -> object: ...
+
+
+class Asking(Protocol):
+    """A connection that sends answers, and a terminal that they are typed at."""
+
+    @property
+    def watched(self) -> WatchedInput: ...
+
+    def tell(
+        self, kind: str, payload: Fields, session_id: str, on_refusal: Callable[[ProtocolError], None]
+    ) -> None: ...
+
+
 class FormQuestions:
-    def __init__(self, client: BlockingClient, session_id: str, view: View, *, has_person: bool) -> None:
+    def __init__(self, client: Asking, session_id: str, view: View, *, has_person: bool) -> None:
         self._client = client
         self._session_id = session_id
         self._view = view

@@ -24,6 +24,7 @@ from mcp_types import (
     TextContent,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec.structs import replace
 
 from buddy.cli.connect import async_client
 from buddy.cli.daemon import launch
@@ -73,12 +74,33 @@ sends the next message to it; `status` shows sessions that run or wait."""
 Reply = CallToolResult | InputRequiredResult
 
 
-class Waiting(msgspec.Struct, frozen=True):
-    """What a call waits for: carried by the client from one round of the call to the next."""
+class Followed(msgspec.Struct, frozen=True):
+    """How far a run, and the questions of its sub-agents, have been followed."""
 
     session_id: str
     run_id: str
-    seq: int
+    seq: int = 0
+    children: dict[str, int] = {}
+
+    def after(self, event: Event) -> "Followed":
+        if event.session_id == self.session_id:
+            return replace(self, seq=event.seq)
+        return replace(self, children={**self.children, event.session_id: event.seq})
+
+    def has_seen(self, event: Event) -> bool:
+        """Whether it was dealt with before: those of sub-agents come again with each connection."""
+        return event.session_id != self.session_id and event.seq <= self.children.get(event.session_id, 0)
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """What a call waits for: carried by the client from one round of the call to the next.
+
+    `session_id` and `run_id` are those of whoever asks: the session itself, or a sub-agent.
+    """
+
+    followed: Followed
+    session_id: str
+    run_id: str
     kind: Literal["approval", "question"]
     id: str
 
@@ -171,39 +193,41 @@ async def _start(client: Client, options: Options, *, can_ask: bool) -> str:
 async def _send(client: Client, ctx: Context, session_id: str, prompt: str) -> Reply:
     message = SendUserMessage(session_id, Ulids()("msg"), prompt, options=RunOptions())
     run_id = await client.send(message)
-    return await _follow(client, ctx, session_id, run_id)
+    return await _follow(client, ctx, Followed(session_id, run_id))
 
 
 async def _go_on(client: Client, ctx: Context, waiting: Waiting) -> Reply:
     """The client's user has answered: pass it on, and follow the run again."""
-    await client.attach(waiting.session_id, waiting.seq)
+    await client.attach(waiting.followed.session_id, waiting.followed.seq)
     responses = ctx.input_responses or {}
     answer = next((one for one in responses.values() if isinstance(one, ElicitResult)), ElicitResult(action="cancel"))
     await _pass_on(client, waiting, answer)
-    return await _follow(client, ctx, waiting.session_id, waiting.run_id)
+    return await _follow(client, ctx, waiting.followed)
 
 
-async def _follow(client: Client, ctx: Context, session_id: str, run_id: str) -> Reply:
+async def _follow(client: Client, ctx: Context, followed: Followed) -> Reply:
     """Until the run is complete, or something has to be asked that the client asks between two rounds."""
     view, steps = View(), 0
     async for event in client.events():
-        if event.session_id != session_id:
+        if followed.has_seen(event):
             continue
-        view.apply(event.to_json())
-        if text := _progress(event):
-            steps += 1
-            await ctx.report_progress(steps, None, text)
-        run = view.runs.get(run_id)
-        if run is not None and run.complete is not None:
-            return _answer(session_id, run)
-        asked = await _ask(client, ctx, event, run_id)
+        followed = followed.after(event)
+        if event.session_id == followed.session_id:
+            view.apply(event.to_json())
+            if text := _progress(event):
+                steps += 1
+                await ctx.report_progress(steps, None, text)
+            run = view.runs.get(followed.run_id)
+            if run is not None and run.complete is not None:
+                return _answer(followed.session_id, run)
+        asked = await _ask(client, ctx, event, followed)
         if asked is not None:
             return asked
     raise ToolError("the daemon closed the connection; ask for the status of the session later")
 
 
-async def _ask(client: Client, ctx: Context, event: Event, run_id: str) -> InputRequiredResult | None:
-    request, waiting = _question_of(event, run_id)
+async def _ask(client: Client, ctx: Context, event: Event, followed: Followed) -> InputRequiredResult | None:
+    request, waiting = _question_of(event, followed)
     if waiting is None or not _can_ask(ctx):
         return None
     if request is None:
@@ -217,27 +241,34 @@ async def _ask(client: Client, ctx: Context, event: Event, run_id: str) -> Input
     return None
 
 
-def _question_of(event: Event, run_id: str) -> tuple[ElicitRequestFormParams | None, Waiting | None]:
+def _question_of(event: Event, followed: Followed) -> tuple[ElicitRequestFormParams | None, Waiting | None]:
     """What to ask, and for what; an approval that cannot be shown in full has nothing to ask."""
-    found = event.to_json()
+    found, run_id = event.to_json(), event.run_id or followed.run_id
     if found["type"] == "approval_required":
         body = event.body()
         if not isinstance(body, ApprovalRequired):
             return None, None
-        waiting = Waiting(event.session_id, run_id, event.seq, "approval", body.approval_id)
+        waiting = Waiting(followed, event.session_id, run_id, "approval", body.approval_id)
         lines = [line.text for line in approval_text(body, COLUMNS).lines if line.text]
-        text = "\n".join([body.title, *lines])
+        text = "\n".join([_labelled(body.title, body.agent), *lines])
         if body.blobs or len(text) > MAX_APPROVAL:
             return None, waiting
         left = round(body.expires_at / 1000 - time.time())
         text += f"\n(expires in {left} s)" if body.expires_at < NO_EXPIRY else ""
         return ElicitRequestFormParams(message=text, requested_schema=DECISION), waiting
-    if found["type"] == "question_asked" and found["payload"]["mode"] == "form":
+    if found["type"] == "question_asked":
         asked = found["payload"]
-        waiting = Waiting(event.session_id, run_id, event.seq, "question", asked["questionId"])
-        message = f"{asked['source']} asks: {asked['message']}"
-        return ElicitRequestFormParams(message=message, requested_schema=asked.get("schema") or {}), waiting
+        waiting = Waiting(followed, event.session_id, run_id, "question", asked["questionId"])
+        message = _labelled(f"{asked['source']} asks: {asked['message']}", asked.get("agent"))
+        if asked["mode"] == "url":
+            message += f"\nOpen {asked.get('url')} in a browser, then accept."
+        schema = asked.get("schema") or {"type": "object", "properties": {}}
+        return ElicitRequestFormParams(message=message, requested_schema=schema), waiting
     return None, None
+
+
+def _labelled(text: str, agent: str | None) -> str:
+    return f"sub-agent {agent}: {text}" if agent else text
 
 
 async def _pass_on(client: Client, waiting: Waiting, answer: ElicitResult) -> None:

@@ -21,15 +21,30 @@ def check_not_wider(sessions: Sessions, session: Session, request: SetApprovalPo
     parent = sessions.live(started.delegated.parent) if started and started.delegated else None
     if parent is None or session.session_id not in working_children(sessions, parent.session_id):
         return
-    allowed = parent.approvals.policy().at(parent.services.now())
-    if request.policy is not None and _WIDTH[request.policy] > _WIDTH[allowed]:
-        raise ProtocolError(
-            "INVALID_REQUEST",
-            f"a sub-agent's policy cannot be wider than its parent's, which is {allowed}",
-            detail=f"change the policy of {parent.session_id}: its sub-agents follow it",
-        )
+    if request.policy is not None:
+        _check_width(parent, request.policy, request.duration_seconds)
     if request.plan is False and parent.fold.is_planning:
         raise ProtocolError("INVALID_REQUEST", "its parent is in plan mode", detail=f"change {parent.session_id}")
+
+
+def _check_width(parent: Session, wanted: Policy, seconds: float | None) -> None:
+    """A window ends when the parent's does; whatever lasts is compared with what the parent falls back to."""
+    now, effective = parent.services.now(), parent.approvals.policy()
+    allowed, ends = effective.at(now), effective.expires
+    left = (
+        ends.seconds_left(now) if effective.policy == "until" and ends is not None and not ends.is_over(now) else None
+    )
+    why = ""
+    if left is not None and wanted == "until":
+        why = f"which ends in {left:.0f} s" if seconds is not None and seconds > left else ""
+    elif _WIDTH[wanted] > _WIDTH[allowed if left is None else effective.before]:
+        why = f"which is {allowed}" if left is None else f"which is {effective.before} in {left:.0f} s"
+    if why:
+        raise ProtocolError(
+            "INVALID_REQUEST",
+            f"a sub-agent's policy cannot be wider than its parent's, {why}",
+            detail=f"change the policy of {parent.session_id}: its sub-agents follow it",
+        )
 
 
 async def follow_policy(sessions: Sessions, session: Session, request: SetApprovalPolicy, by: str) -> None:
