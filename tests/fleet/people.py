@@ -17,8 +17,9 @@ from tests.harness.clients import attach, connect, decide, send
 from tests.harness.wire_client import ErrorResponse, Message, WireClient
 
 SILENT_SECONDS = 6.0
-"""How long a gateway may say nothing before its client goes to another one."""
-PATIENCE = 120.0
+"""How long a gateway may say nothing before its client goes to another one; twice as long after each that did."""
+LONGEST_SILENCE = 60.0
+PATIENCE = 600.0
 ENDINGS = ("approval_received", "approval_expired")
 
 Answer = TypeVar("Answer")
@@ -41,6 +42,7 @@ class Person:
         self._done: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._history: deque[str] = deque(maxlen=20)
+        self._silence = SILENT_SECONDS
         self._policy = self._chance.choice(["all", "ask"])
 
     async def work(self, until: float, pause: float) -> None:
@@ -92,7 +94,7 @@ class Person:
             for asked in list(self._asked.values()):
                 await self._decide(client, asked)
             if self._looked == len(client.events):
-                async with asyncio.timeout(SILENT_SECONDS):
+                async with asyncio.timeout(self._silence):
                     await client.receive()
 
     def _look_at(self, client: WireClient) -> None:
@@ -127,7 +129,7 @@ class Person:
 
     async def _approve(self, client: WireClient, asked: Message) -> Message | None:
         try:
-            async with asyncio.timeout(SILENT_SECONDS):
+            async with asyncio.timeout(self._silence):
                 accepted = await decide(client, asked)
         except ErrorResponse as error:
             if error.retryable:
@@ -142,21 +144,21 @@ class Person:
         """A second connection, through any gateway."""
         client = await self._connect()
         stack.push_async_callback(_close, client)
-        async with asyncio.timeout(SILENT_SECONDS):
+        async with asyncio.timeout(self._silence):
             await attach(client, self.session_id, self._seen)
         return client
 
-    async def _insist(
-        self, action: Callable[[WireClient], Awaitable[Answer]], seconds: float = SILENT_SECONDS
-    ) -> Answer:
+    async def _insist(self, action: Callable[[WireClient], Awaitable[Answer]], seconds: float | None = None) -> Answer:
         """Do it through one gateway or another, each of which has this many seconds."""
         async with self._deadline():
             while True:
                 try:
                     client = await self._connected()
-                    async with asyncio.timeout(seconds):
-                        return await action(client)
+                    async with asyncio.timeout(seconds or self._silence):
+                        answer = await action(client)
                 except (OSError, TimeoutError) as error:
+                    if isinstance(error, TimeoutError):
+                        self._silence = min(2 * self._silence, LONGEST_SILENCE)
                     self._history.append(f"{time.time():.1f} {error!r}")
                     self.counts["changed gateway"] += 1
                     await self.leave()
@@ -165,6 +167,9 @@ class Person:
                         raise
                     self._history.append(f"{time.time():.1f} {error}")
                     self.counts["tried again"] += 1
+                else:
+                    self._silence = SILENT_SECONDS
+                    return answer
                 await asyncio.sleep(0.1)
 
     @contextlib.asynccontextmanager
@@ -188,7 +193,7 @@ class Person:
             if self.session_id:
                 self.fleet.received.append((self.client, self.session_id, self._seen))
                 try:
-                    async with asyncio.timeout(SILENT_SECONDS):
+                    async with asyncio.timeout(self._silence):
                         await attach(self.client, self.session_id, self._seen)
                 except ErrorResponse:
                     await self.leave()
@@ -198,7 +203,7 @@ class Person:
     async def _connect(self) -> WireClient:
         name = self._chance.choice(sorted(self.fleet.nodes))
         self._history.append(f"{time.time():.1f} to {name} from {self._seen}")
-        async with asyncio.timeout(SILENT_SECONDS):
+        async with asyncio.timeout(self._silence):
             client = await connect(self.fleet.nodes[name])
             await client.hello("console")
         return client

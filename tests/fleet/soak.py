@@ -50,7 +50,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     sessions: int = 100
     seconds: float = 600.0
     nodes: int = 4
-    fault_seconds: float = 4.0
+    fault_seconds: float = 8.0
     pause_seconds: float = 4.0
     kinds: Sequence[str] = KINDS
     seed: int = 0
@@ -184,7 +184,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--faults", default=",".join(KINDS), help=f"what may happen (default {','.join(KINDS)})")
-    parser.add_argument("--every", type=float, default=4.0, help="seconds between faults, on average (default 4)")
+    parser.add_argument("--every", type=float, default=8.0, help="seconds between faults, on average (default 8)")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     plan = Plan(

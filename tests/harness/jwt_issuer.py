@@ -30,6 +30,11 @@ class Issuer:
         public = json.loads(ECAlgorithm.to_jwk(self._key.public_key()))
         return {"keys": [{**public, "kid": self.key_id, "use": "sig", "alg": "ES256"}]}
 
+    def settings(self, path: Path) -> str:
+        """What a configuration says to accept its tokens; the keys are written to the path."""
+        source = f'issuer = "{ISSUER}"\naudience = "{AUDIENCE}"\njwks_file = "{self.write_keys(path)}"'
+        return f'[auth]\nmode = "jwt"\n{source}\n'
+
     def write_keys(self, path: Path) -> Path:
         path.write_text(json.dumps(self.jwks()))
         return path

@@ -47,7 +47,7 @@ class Postgres:
         }
         self.process: subprocess.Popen[bytes] | None = None
         self.prefix: list[str] = []
-        self._environment = {"PATH": f"{self._bin}:/usr/bin:/bin", "LC_ALL": "C"}
+        self.environment = {"PATH": f"{self._bin}:/usr/bin:/bin", "LC_ALL": "C"}
 
     def __enter__(self) -> Self:
         self.create()
@@ -76,7 +76,7 @@ class Postgres:
         """Start it, and wait until it accepts connections."""
         deadline = time.monotonic() + START_SECONDS
         self._launch()
-        while not self._is_ready():
+        while not self.is_ready():
             assert time.monotonic() < deadline, self.log()
             if self.process is not None and self.process.poll() is not None:
                 self._launch()  # after a crash, processes of the one before may not have ended yet
@@ -88,7 +88,7 @@ class Postgres:
         with (self.folder / "log").open("ab") as output:
             self.process = subprocess.Popen(
                 [*self.prefix, *self._as_user("--pdeathsig", "INT"), *program],
-                env=self._environment,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -162,7 +162,7 @@ class Postgres:
         """Run one of the server's programs as its user."""
         done = subprocess.run(
             [*self._as_user(), str(self._bin / program), *arguments],
-            env=self._environment,
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=START_SECONDS,
@@ -175,9 +175,9 @@ class Postgres:
     def log(self) -> str:
         return (self.folder / "log").read_text(errors="replace")
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
         command = [str(self._bin / "pg_isready"), "-q", "-h", str(self.folder), "-p", str(self.port)]
-        return subprocess.run(command, env=self._environment, check=False).returncode == 0
+        return subprocess.run(command, env=self.environment, check=False).returncode == 0
 
     def _as_user(self, *more: str) -> list[str]:
         if os.geteuid() != 0:
