@@ -8,6 +8,7 @@ import pytest
 from buddy.daemon.handlers.all import make_handlers
 from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
+from buddy.protocol.blob_requests import UploadBlob
 from buddy.protocol.codes import Role
 from buddy.protocol.command_requests import ListCommands
 from buddy.protocol.grant_requests import RevokeGrant
@@ -36,6 +37,7 @@ def example(kind: str, session_id: str) -> Shape:
         "revoke_grant": RevokeGrant(APPROVAL),
         "read_events": ask.ReadEvents(0),
         "read_blob": ask.ReadBlob("0" * 64),
+        "upload_blob": UploadBlob("R0lGODlhAwACAAAAOw==", last=True),
         "steer_run": queue.SteerRun(RUN, "left"),
         "queue_message": queue.QueueMessage("msg_2", "later"),
         "list_queue": queue.ListQueue(),
@@ -94,4 +96,4 @@ async def test_every_request_has_a_handler(tmp_path: Path) -> None:
 
 def test_capabilities_follow_from_the_rows() -> None:
     assert {"approvals", "replay_attach", "tokens", "projects", "fork", "web"} <= set(CAPABILITIES)
-    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 29
+    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 30

@@ -31,11 +31,13 @@ class StepModel:
 
     def __init__(self, *turns: Turn) -> None:
         self.received: list[list[Item]] = []
+        self.images: list[Mapping[str, bytes]] = []
         self.waiting = asyncio.Event()
         self._turns = turns
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         self.received.append(list(prompt.items))
+        self.images.append(prompt.images)
         if len(self.received) > len(self._turns):
             raise AssertionError(f"the model was asked for more than its {len(self._turns)} turns")
         for step in self._turns[len(self.received) - 1]:

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from buddy.config.resolve import UNKNOWN_CONTEXT, Resolved
 from buddy.models.catalog import Facts, Prices, known_offline, shipped_facts
 from buddy.models.catalog_provider import CatalogProvider
-from buddy.models.contract import Notice, Piece, Prompt, Reply, TextDelta, TokenUsage, UserItem
+from buddy.models.contract import Image, Notice, Piece, Prompt, Reply, TextDelta, TokenUsage, UserItem
 from buddy.models.credentials import ApiKey
 from buddy.models.listing import AGAIN_AFTER, Listing, Listings, list_models, read_models
 from tests.harness.fake_model import Answer, FakeModel, Request
+from tests.harness.models import StepModel
+from tests.harness.models import answer as replies
 
 OPENAI = "https://api.openai.com/v1"
 TABLE = Path(sys.modules["buddy.models.catalog"].__file__ or "").with_name("models.toml")
@@ -301,3 +303,31 @@ async def test_the_list_is_requested_from_the_server():
         provider = CatalogProvider(Speaker(), resolved(), lambda: listings.of(model.base_url, ApiKey("k")))
         await asked(provider)
     assert (provider.context_limit, paths) == (4321, ["/v1/models"])
+
+
+@pytest.mark.parametrize(
+    ("entry", "vision", "expected"),
+    [
+        ({"architecture": {"input_modalities": ["text", "image"]}}, None, True),
+        ({"architecture": {"input_modalities": ["text"]}}, None, False),
+        ({"capabilities": {"vision": False}}, None, False),
+        ({"capabilities": {"image_input": {"supported": True}}}, None, True),
+        ({"capabilities": ["vision"]}, None, True),
+        ({}, None, True),
+        ({"capabilities": {"vision": False}}, True, True),
+        ({}, False, False),
+    ],
+)
+async def test_images_are_shown_unless_the_model_is_known_not_to_take_any(
+    entry: dict[str, object], vision: bool | None, *, expected: bool
+) -> None:
+    listed = json.dumps({"data": [{"id": "step-by-step", "context_length": 9000, **entry}]}).encode()
+    inner = StepModel(replies())
+
+    async def ask() -> Listing:
+        return Listing(read_models(listed))
+
+    provider = CatalogProvider(inner, resolved(vision=vision), ask)
+    async for _ in provider.stream(Prompt("", (UserItem("hi", (Image("b", "image/png"),)),), images={"b": b"x"})):
+        pass
+    assert bool(inner.images[0]) is expected

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from buddy.cli.live_report import LiveReport
     from buddy.client.blocking import BlockingClient
+    from buddy.client.images import ImageFile
 
 STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hangup"}
 
@@ -49,6 +50,7 @@ def execute(options: Options) -> int:
     session = _session(options, level)
     check_positive("--max-rounds", options.max_rounds)
     _check_cost(options)
+    images = _images(options)
     note_untrusted(options)
     with _client(options, needs_own_config=True) as (client, live):
         session["options"]["endpoint"] = endpoint_for_start(client.hello().get("keyVariables"))
@@ -65,7 +67,8 @@ def execute(options: Options) -> int:
         _print_session(session_id, live)
         if is_default_level(options):
             _print_level(level, why)
-        started = client.ask("send_user_message", _message(options, session_id, prompt), session_id)
+        message = {**_message(options, session_id, prompt), **_attach(client, session_id, images)}
+        started = client.ask("send_user_message", message, session_id)
         return _follow(options, client, live, session_id, started["runId"])
 
 
@@ -102,6 +105,7 @@ def _send(options: Options, client: "BlockingClient", live: "LiveReport | None",
     from buddy.cli.continuing import busy, check_fixed, is_active, run_options
 
     check_fixed(options)
+    images = _images(options)
     per_run = run_options(options, _policy(options, None) if options.approve else None)
     if client.perform(is_active(session_id)):
         raise busy(session_id)
@@ -110,7 +114,8 @@ def _send(options: Options, client: "BlockingClient", live: "LiveReport | None",
         client.ask("switch_model", without_none({"profile": options.profile, "model": options.model}), session_id)
     policy = client.ask("get_snapshot", {}, session_id).get("approvalPolicy") or ""
     _print_session(session_id, live)
-    message = without_none({**_message(options, session_id, prompt), "options": per_run})
+    attached = _attach(client, session_id, images)
+    message = without_none({**_message(options, session_id, prompt), "options": per_run, **attached})
     started = client.ask("send_user_message", message, session_id)
     return _follow(options, client, live, session_id, started["runId"], policy=policy)
 
@@ -267,6 +272,23 @@ def _message(options: Options, session_id: str, prompt: str) -> dict[str, Any]:
         "acceptance": {"maxRounds": options.max_rounds} if options.max_rounds else None,
     }
     return without_none(message)
+
+
+def _images(options: Options) -> "list[ImageFile]":
+    """The images of the message, read before anything is started."""
+    if not options.image:
+        return []
+    from buddy.client.images import read_images
+
+    return read_images(options.image)
+
+
+def _attach(client: "BlockingClient", session_id: str, images: "list[ImageFile]") -> dict[str, Any]:
+    if not images:
+        return {}
+    from buddy.client.images import upload_images
+
+    return {"attachments": client.perform(upload_images(session_id, images))}
 
 
 def _session(options: Options, level: str | None) -> dict[str, Any]:

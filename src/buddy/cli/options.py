@@ -24,6 +24,7 @@ class Options(argparse.Namespace):
     task: str | None = None
     print: bool = False
     accept: list[str]
+    image: list[str] | None = None
     as_is: bool = False
     max_rounds: int | None = None
     approve: str | None = None

@@ -54,6 +54,7 @@ class Resolved(Struct, frozen=True):
     issuer: str = ""
     client_id: str = ""
     retry_seconds: float | None = None
+    vision: bool | None = None
     unset_variable: str = ""
     """The variable that the key should come from."""
 
@@ -242,5 +243,6 @@ def _build(
         issuer=profile.issuer,
         client_id=profile.client_id,
         retry_seconds=profile.retry_seconds,
+        vision=profile.vision,
         unset_variable="" if api_key or profile.auth == "login" else profile.api_key_env,
     )

@@ -28,7 +28,7 @@ LOCAL_URL = "local:"
 class Profile(Table, frozen=True):
     """`[models.<name>]`. Prices are in USD per million tokens; `script` is the file that a scripted model plays;
     `issuer` and `client_id` configure `auth = "login"` (default: OpenAI); failures are retried for `retry_seconds`;
-    `base_url` is an alias of `api_base_url`."""
+    `vision` says whether the model takes images, if its server does not; `base_url` is an alias of `api_base_url`."""
 
     api_base_url: str = ""
     api: Api = "completions"
@@ -44,6 +44,7 @@ class Profile(Table, frozen=True):
     issuer: str = ""
     client_id: str = ""
     retry_seconds: Annotated[float, Meta(ge=0)] | None = None
+    vision: bool | None = None
     base_url: str = ""
 
     def __post_init__(self) -> None:

@@ -296,7 +296,7 @@ class Runtime:
         project = project_of(started.repo.root_path if started.repo else "", started.user)
         recall = self.memory.recaller(started.session_id, project) if self.memory else None
         place = (self.user_folder, recall, agent.temperature, agent.top_p)
-        settings = PromptSettings(instructions, *place)
+        settings = PromptSettings(instructions, *place, self.log.read_blob)
         try:
             chosen = named, model
             return BuddyAgent(self.models.of(started), source, self.log.has_room, settings, chosen)

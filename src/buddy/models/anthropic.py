@@ -17,6 +17,7 @@ from buddy.models.contract import Piece, Prompt, ToolSpec
 from buddy.models.encoded import EncodedItems, EncodedValue, join_pieces
 from buddy.models.exchange import Exchange, LeftOut
 from buddy.models.message_items import API, clean, encode_blocks, join_messages
+from buddy.models.pictures import Pictures
 from buddy.models.wire import Wire
 from buddy.steps import Steps
 
@@ -68,11 +69,12 @@ class Anthropic:
         self.model = model
         self.context_limit = context_limit
         self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout, pool=pool)
-        self._exchange = Exchange(self._wire, _PATH, _OPTIONAL, linger, passing={"max_tokens"})
+        self._pictures = Pictures()
+        self._exchange = Exchange(self._wire, _PATH, _OPTIONAL, linger, passing={"max_tokens"}, pictures=self._pictures)
         self._system = EncodedValue[str](_encode)
         self._keeps_thinking = True
         self._items = EncodedItems(
-            lambda item: encode_blocks(item, self._wire.origin, keeps_thinking=self._keeps_thinking)
+            lambda item: encode_blocks(item, self._wire.origin, self._pictures, keeps_thinking=self._keeps_thinking)
         )
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
@@ -103,8 +105,9 @@ class Anthropic:
         return [*parts, b"}"]
 
     def _messages(self, prompt: Prompt, left_out: LeftOut, *, is_marked: bool) -> Steps[list[bytes]]:
-        if self._keeps_thinking == ("signature" in left_out):
-            self._keeps_thinking = not self._keeps_thinking
+        keeps_thinking = "signature" not in left_out
+        if self._pictures.use(prompt) or keeps_thinking != self._keeps_thinking:
+            self._keeps_thinking = keeps_thinking
             self._items.forget()
         encoded = yield from self._items.of(prompt.items)
         return join_pieces(join_messages(prompt.items, encoded, is_marked=is_marked))

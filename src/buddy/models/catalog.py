@@ -1,4 +1,4 @@
-"""Facts about a model: its context window and its prices.
+"""Facts about a model: its context window, its prices, and whether it takes images.
 
 Invariants: a price belongs to a server: the prices of the shipped table apply only at their own host, so a local server
 with a famous model's name costs nothing; what is unknown is None, never a guess.
@@ -43,10 +43,12 @@ class Facts(Struct, frozen=True):
 
     context_window: int | None = None
     prices: Prices | None = None
+    vision: bool | None = None
 
     def or_else(self, other: "Facts") -> "Facts":
         """These facts, completed by the other's."""
-        return Facts(self.context_window or other.context_window, self.prices or other.prices)
+        vision = other.vision if self.vision is None else self.vision
+        return Facts(self.context_window or other.context_window, self.prices or other.prices, vision)
 
     @property
     def is_complete(self) -> bool:
@@ -58,7 +60,7 @@ def configured_facts(resolved: Resolved) -> Facts:
     prices = None
     if resolved.input_price is not None and resolved.output_price is not None:
         prices = Prices(resolved.input_price, resolved.output_price)
-    return Facts(resolved.context_limit if resolved.context_known else None, prices)
+    return Facts(resolved.context_limit if resolved.context_known else None, prices, resolved.vision)
 
 
 def shipped_facts(model: str, base_url: str = "") -> Facts:

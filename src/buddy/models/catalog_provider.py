@@ -41,7 +41,7 @@ class CatalogProvider:
             return
         server = (await self._ask()).facts(self.model)
         if self._resolved.auth == "login":
-            server = Facts(server.context_window)
+            server = Facts(server.context_window, vision=server.vision)
         self._facts = configured_facts(self._resolved).or_else(server).or_else(self._facts)
         self.context_limit = self._facts.context_window or UNKNOWN_CONTEXT
         self._is_known = True
@@ -53,7 +53,7 @@ class CatalogProvider:
     def keep_window(self, limit: int) -> None:
         """What was known before, if nobody knows better now."""
         if self.is_window_assumed:
-            self._facts = Facts(limit, self._facts.prices)
+            self._facts = replace(self._facts, context_window=limit)
             self.context_limit = limit
 
     async def cost_of(self, usage: TokenUsage) -> float | None:
@@ -63,6 +63,7 @@ class CatalogProvider:
         return None if self._facts.prices is None else self._facts.prices.cost(usage)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        prompt = await self._with_images(prompt) if prompt.images else prompt
         learning = None if self._is_known else asyncio.ensure_future(self.learn())
         pieces = self._provider.stream(prompt)
         try:
@@ -80,6 +81,12 @@ class CatalogProvider:
             if learning is not None:
                 learning.cancel()
                 await asyncio.wait([learning])
+
+    async def _with_images(self, prompt: Prompt) -> Prompt:
+        """Without the contents of images if the model is known not to take any; they are described then."""
+        if self._facts.vision is None:
+            await self.learn()
+        return replace(prompt, images={}) if self._facts.vision is False else prompt
 
     async def close(self) -> None:
         await self._provider.close()

@@ -7,7 +7,7 @@ Invariants:
 - the history is valid for the strictest servers: arguments are a JSON object, call ids are unique.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,10 @@ import msgspec
 from buddy.long_json import encode
 from buddy.models.apis import is_private_field
 from buddy.models.calls import CALL_FIELDS, ORIGIN, readable
-from buddy.models.contract import AssistantItem, Item, Piece, Prompt, ToolItem, ToolSpec, UserItem
+from buddy.models.contract import AssistantItem, Image, Item, Piece, Prompt, ToolItem, ToolSpec, UserItem
 from buddy.models.encoded import EncodedItems, EncodedValue, is_long, join_items
 from buddy.models.exchange import Exchange, LeftOut
+from buddy.models.pictures import Pictures, data_url
 from buddy.models.wire import Wire
 from buddy.steps import Steps
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from buddy.protocol.shapes import ToolCallItem
 
 _PATH = "/chat/completions"
+Part = dict[str, Any]
+
 _REASONING = {"reasoning_content", "reasoning", "reasoning_details"}
 
 
@@ -56,8 +59,9 @@ class Completions:
         self.model = model
         self.context_limit = context_limit
         self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout, pool=pool)
-        self._exchange = Exchange(self._wire, _PATH, ("stream_options", "stream"), linger)
-        self._messages = Messages(self._wire.origin)
+        self._pictures = Pictures()
+        self._exchange = Exchange(self._wire, _PATH, ("stream_options", "stream"), linger, pictures=self._pictures)
+        self._messages = Messages(self._wire.origin, self._pictures)
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         return self._exchange.stream(
@@ -91,8 +95,9 @@ class Messages:
     """A prompt as wire messages. Once reasoning came as `reasoning_content`, every turn with calls carries the field:
     DeepSeek rejects a thinking request in which one lacks it."""
 
-    def __init__(self, origin: str) -> None:
+    def __init__(self, origin: str, pictures: Pictures | None = None) -> None:
         self._origin = origin
+        self._pictures = pictures or Pictures()
         self._items = EncodedItems(self._message)
         self._system = EncodedValue(_system)
         self._reasons = self._reasoned = False
@@ -102,19 +107,39 @@ class Messages:
 
     def of(self, prompt: Prompt) -> Steps[list[bytes]]:
         """The messages with commas between them, in pieces."""
+        if self._pictures.use(prompt):
+            self._items.forget()
         encoded = yield from self._items.of(prompt.items)
         if self._reasons != self._reasoned:
             self._reasoned = self._reasons
             self._items.forget()
             encoded = yield from self._items.of(prompt.items)
+        if self._pictures.has_any:
+            encoded = list(self._with_images_of_results(prompt.items, encoded))
         return join_items([self._system.of(prompt.system), *encoded] if prompt.system else encoded)
+
+    def _with_images_of_results(self, items: Sequence[Item], encoded: Sequence[bytes]) -> Iterator[bytes]:
+        """A result is text alone, so its images follow in a message of the user, after the results of all calls."""
+        waiting: list[Part] = []
+        for item, message in zip(items, encoded, strict=True):
+            if waiting and not isinstance(item, ToolItem):
+                yield _encode({"role": "user", "content": waiting})
+                waiting = []
+            if isinstance(item, ToolItem) and item.images:
+                waiting += _image_parts(self._pictures.split(item)[1])
+            yield message
+        if waiting:
+            yield _encode({"role": "user", "content": waiting})
 
     def _message(self, item: Item) -> Steps[bytes]:
         match item:
             case UserItem():
-                message: dict[str, Any] = {"role": "user", "content": item.text}
+                text, shown = self._pictures.split(item)
+                content = [{"type": "text", "text": text}, *_image_parts(shown)] if shown else text
+                message: dict[str, Any] = {"role": "user", "content": content}
             case ToolItem():
-                message = {"role": "tool", "tool_call_id": item.call_id, "content": item.text}
+                text, _ = self._pictures.split(item)
+                message = {"role": "tool", "tool_call_id": item.call_id, "content": text}
             case AssistantItem():
                 message = yield from self._assistant(item)
         return (yield from encode(message)) if is_long(item) else _encode(message)
@@ -144,6 +169,10 @@ class Messages:
             if name in _REASONING or (is_ours and not is_private_field(name))
         }
         return message, opaque.get(CALL_FIELDS, {}) if is_ours else {}
+
+
+def _image_parts(shown: list[tuple[Image, bytes]]) -> list[Part]:
+    return [{"type": "image_url", "image_url": {"url": data_url(image, content)}} for image, content in shown]
 
 
 def _call(call: "ToolCallItem") -> Steps[dict[str, Any]]:

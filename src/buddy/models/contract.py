@@ -6,7 +6,7 @@ Invariants:
 - a truncated reply says so (`truncated`) and has no tool calls.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -18,8 +18,25 @@ CUT_OFF = "cut"
 """`finish` of a reply whose stream broke off."""
 
 
+class Image(Struct, frozen=True):
+    """An image in a history; the prompt has its content, by its blob."""
+
+    blob: str
+    media_type: str
+    name: str = ""
+    width: int = 0
+    height: int = 0
+
+    def describe(self) -> str:
+        """The image in words, for one who cannot see it."""
+        kind = self.media_type.removeprefix("image/").upper()
+        size = f", {self.width}x{self.height}" if self.width else ""
+        return f"image {self.name!r} ({kind}{size})" if self.name else f"image ({kind}{size})"
+
+
 class UserItem(Struct, frozen=True):
     text: str
+    images: tuple[Image, ...] = ()
 
 
 class AssistantItem(Struct, frozen=True):
@@ -31,6 +48,7 @@ class AssistantItem(Struct, frozen=True):
 class ToolItem(Struct, frozen=True):
     call_id: str
     text: str
+    images: tuple[Image, ...] = ()
 
 
 Item = UserItem | AssistantItem | ToolItem
@@ -45,13 +63,15 @@ class ToolSpec(Struct, frozen=True):
 
 
 class Prompt(Struct, frozen=True):
-    """The input of one model call. `items` only grows between turns, so wires may cache what they encoded."""
+    """The input of one model call. `items` only grows between turns, so wires may cache what they encoded. `images` has
+    the contents of images by their blobs, in base64; an image without one is only described."""
 
     system: str
     items: Sequence[Item]
     tools: tuple[ToolSpec, ...] = ()
     temperature: float | None = None
     top_p: float | None = None
+    images: Mapping[str, bytes] = {}
 
 
 class TokenUsage(Struct, frozen=True):
@@ -143,6 +163,15 @@ class Windowed(Protocol):
     async def learn(self) -> None: ...
 
     def keep_window(self, limit: int) -> None: ...
+
+
+def images_in(items: Sequence[Item]) -> list[Image]:
+    return [image for item in items if not isinstance(item, AssistantItem) for image in item.images]
+
+
+def in_words(item: UserItem | ToolItem) -> str:
+    """Its text, and its images as they can be described."""
+    return "\n".join((item.text, *(f"[{image.describe()}]" for image in item.images)))
 
 
 def is_window_assumed(provider: Provider) -> bool:

@@ -4,6 +4,7 @@ Invariants:
 - an optional parameter that a server rejects by name is left out, before the first delta, and for good once that
   helped; `stream` is one of them, so a response may be one JSON object; a server that cannot stream (501, or an empty
   stream) is asked for one, too;
+- an image that a server refuses is described instead (see `pictures.py`);
 - a stream that breaks after its text began is not lost: the fold decides what to do with it.
 """
 
@@ -18,8 +19,9 @@ from typing import Protocol
 
 from buddy.errors import ProviderError
 from buddy.models.api_errors import ApiError
-from buddy.models.contract import EmptyResponse, Piece, Reply
+from buddy.models.contract import EmptyResponse, Notice, Piece, Reply
 from buddy.models.long_events import EventData, read_long
+from buddy.models.pictures import Pictures
 from buddy.models.sse import MAX_EVENT, Events
 from buddy.models.wire import ConnectionLost, Wire, WireResponse
 from buddy.steps import PART, Steps, take_turns
@@ -28,6 +30,7 @@ _WAIT_FOR_USAGE = 5.0
 _STREAM = "stream"
 _LAST_BATCHES = 16
 _AT_ONCE = 512
+_ABOUT_IMAGES = {"image", "images", "image_url", "input_image", "inlinedata", "vision", "multimodal"}
 
 LeftOut = AbstractSet[str]
 
@@ -60,11 +63,13 @@ class Exchange:
         linger: float,
         *,
         passing: LeftOut = frozenset(),
+        pictures: Pictures | None = None,
     ) -> None:
         self._wire = wire
         self._path = path
         self._optional = optional
         self._passing = passing
+        self._pictures = pictures or Pictures()
         self._linger = linger
         self._left_out: LeftOut = frozenset()
 
@@ -78,8 +83,12 @@ class Exchange:
         ids that are in use. The fold is imported when the first reply arrives."""
         left_out = self._left_out
         while True:
-            response, left_out = await self._open(body, left_out)
+            notices: list[Notice] = []
+            response, left_out = await self._open(body, left_out, notices)
+            self._pictures.accept()
             try:
+                for notice in notices:
+                    yield notice
                 fold = make_fold()
                 reading = _Reading(response, fold)
                 while (pieces := await reading.next()) is not None:
@@ -110,17 +119,20 @@ class Exchange:
                     break
 
     async def _open(
-        self, body: Callable[[LeftOut], Steps[Sequence[bytes]]], left_out: LeftOut
+        self, body: Callable[[LeftOut], Steps[Sequence[bytes]]], left_out: LeftOut, notices: list[Notice]
     ) -> tuple[WireResponse, LeftOut]:
-        """The response, and the parameters that the server was not sent."""
+        """The response, and the parameters that the server was not sent; images that it refused are in `notices`."""
         while True:
             try:
                 response = await self._wire.post(self._path, await take_turns(body(left_out)))
-            except ApiError as error:
-                named = self._find_parameter(error, left_out)
-                if not named:
+            except ProviderError as error:
+                named = self._find_parameter(error, left_out) if isinstance(error, ApiError) else ""
+                if named:
+                    left_out |= {named}
+                elif (notice := self._pictures.refuse(error)) is not None:
+                    notices.append(notice)
+                else:
                     raise
-                left_out |= {named}
             else:
                 return response, left_out
 
@@ -131,6 +143,8 @@ class Exchange:
         if error.status not in {400, 422}:
             return ""
         words = set(re.findall(r"\w+", str(error).lower()))
+        if words & _ABOUT_IMAGES and self._pictures.has_any:
+            return ""
         if "streaming" in words:
             words.add(_STREAM)
         return next((name for name in self._optional if name in words and name not in left_out), "")

@@ -114,7 +114,7 @@ def _entries(answer: object) -> Iterable[_Entry]:
         fields = _fields(item)
         name = fields.get("id") or fields.get("slug") or fields.get("name")
         if isinstance(name, str):
-            yield _Entry(name, Facts(_window(fields), _prices(_fields(fields.get("pricing")))))
+            yield _Entry(name, Facts(_window(fields), _prices(_fields(fields.get("pricing"))), _vision(fields)))
 
 
 def _fields(value: object) -> dict[str, object]:
@@ -139,6 +139,16 @@ def _prices(pricing: Mapping[str, object]) -> Prices | None:
         if paid is not None and made is not None:
             return Prices(paid, made, cached, written)
     return None
+
+
+def _vision(fields: Mapping[str, object]) -> bool | None:
+    """Whether the model takes images: OpenRouter and xAI list what it takes, Mistral and Anthropic what it can."""
+    taken = _fields(fields.get("architecture")).get("input_modalities", fields.get("input_modalities"))
+    if isinstance(taken, list):
+        return "image" in taken
+    can = _fields(fields.get("capabilities"))
+    said = can.get("vision", _fields(can.get("image_input")).get("supported"))
+    return said if isinstance(said, bool) else None
 
 
 def _number(value: object) -> float | None:

@@ -16,6 +16,7 @@ import msgspec
 from buddy.long_json import encode
 from buddy.models.calls import readable
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
+from buddy.models.pictures import NONE, Pictures, in_json
 from buddy.models.turns import in_order, stored_entries
 from buddy.protocol.shapes import ToolCallItem
 from buddy.steps import Steps, encode_text
@@ -29,13 +30,15 @@ _THINKING = b'{"type":"thinking"', b'{"type":"redacted_thinking"'
 _MARKED = 2
 
 
-def encode_blocks(item: Item, origin: str, *, keeps_thinking: bool) -> Steps[bytes]:
+def encode_blocks(item: Item, origin: str, pictures: Pictures = NONE, *, keeps_thinking: bool) -> Steps[bytes]:
     """The blocks for an item of the history and the server `origin`, joined by commas; empty if there are none."""
     match item:
         case UserItem():
-            return (yield from encode({"type": "text", "text": item.text if item.text.strip() else _NOTHING}))
+            blocks = list(_blocks(item, pictures))
+            return (yield from encode(blocks or [_text(_NOTHING)]))[1:-1]
         case ToolItem():
-            result = {"type": "tool_result", "tool_use_id": clean(item.call_id), "content": item.text}
+            content = list(_blocks(item, pictures)) if item.images else item.text
+            result = {"type": "tool_result", "tool_use_id": clean(item.call_id), "content": content}
             return (yield from encode(result))
         case AssistantItem():
             return (yield from _turn(item, origin, keeps_thinking=keeps_thinking))
@@ -71,7 +74,7 @@ def _messages(items: Sequence[Item], encoded: Sequence[bytes]) -> Iterator[tuple
             continue
         speaker = b"assistant" if isinstance(item, AssistantItem) else b"user"
         if speaker != role:
-            yield role, blocks or [msgspec.json.encode({"type": "text", "text": _NOTHING})]
+            yield role, blocks or [msgspec.json.encode(_text(_NOTHING))]
             role, blocks = speaker, []
         blocks.append(more)
     if blocks:
@@ -81,6 +84,19 @@ def _messages(items: Sequence[Item], encoded: Sequence[bytes]) -> Iterator[tuple
 def _with_commas(blocks: Sequence[bytes]) -> Iterator[bytes]:
     for number, block in enumerate(blocks):
         yield from (b",", block) if number else (block,)
+
+
+def _blocks(item: UserItem | ToolItem, pictures: Pictures) -> Iterator[dict[str, object]]:
+    text, shown = pictures.split(item)
+    for image, content in shown:
+        source = {"type": "base64", "media_type": image.media_type, "data": in_json(content)}
+        yield {"type": "image", "source": source}
+    if text.strip():
+        yield _text(text)
+
+
+def _text(text: str) -> dict[str, object]:
+    return {"type": "text", "text": text}
 
 
 def _turn(item: AssistantItem, origin: str, *, keeps_thinking: bool) -> Steps[bytes]:
@@ -95,7 +111,7 @@ def _turn(item: AssistantItem, origin: str, *, keeps_thinking: bool) -> Steps[by
         if isinstance(part, bytes):
             pieces.append(part)
         elif part.strip():
-            pieces.append((yield from encode({"type": "text", "text": part})))
+            pieces.append((yield from encode(_text(part))))
     while pieces and pieces[-1].startswith(_THINKING):
         pieces.pop()
     return b",".join(pieces)

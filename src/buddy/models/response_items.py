@@ -11,6 +11,7 @@ from typing import Any
 from buddy.long_json import encode as _encode
 from buddy.models.calls import readable
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
+from buddy.models.pictures import NONE, Pictures, data_url
 from buddy.models.turns import in_order, stored_entries
 from buddy.protocol.shapes import ToolCallItem
 from buddy.steps import Steps
@@ -18,20 +19,26 @@ from buddy.steps import Steps
 API = "responses"
 
 
-def encode_item(item: Item, origin: str) -> Steps[bytes]:
+def encode_item(item: Item, origin: str, pictures: Pictures = NONE) -> Steps[bytes]:
     """The input items for an item of the history and the server `origin`, joined by commas."""
     match item:
         case UserItem():
-            return (yield from _encode(_message("user", "input_text", item.text)))
+            return (yield from _encode({"type": "message", "role": "user", "content": _content(item, pictures)}))
         case ToolItem():
-            output = {"type": "function_call_output", "call_id": item.call_id, "output": item.text}
-            return (yield from _encode(output))
+            output = _content(item, pictures) if item.images else item.text
+            return (yield from _encode({"type": "function_call_output", "call_id": item.call_id, "output": output}))
         case AssistantItem():
             pieces: list[bytes] = []
             for entry in (yield from _turn(item, origin)):
                 encoded = entry if isinstance(entry, bytes) else (yield from _encode(entry))
                 pieces.append(encoded)
             return b",".join(pieces)
+
+
+def _content(item: UserItem | ToolItem, pictures: Pictures) -> list[dict[str, Any]]:
+    text, shown = pictures.split(item)
+    images = ({"type": "input_image", "image_url": data_url(image, content)} for image, content in shown)
+    return [{"type": "input_text", "text": text}, *images]
 
 
 def _turn(item: AssistantItem, origin: str) -> "Steps[list[dict[str, Any] | bytes]]":

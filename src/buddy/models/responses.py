@@ -15,6 +15,7 @@ import msgspec
 from buddy.models.contract import Piece, Prompt, ToolSpec
 from buddy.models.encoded import EncodedItems, EncodedValue, join_items
 from buddy.models.exchange import Exchange, LeftOut
+from buddy.models.pictures import Pictures
 from buddy.models.response_items import encode_item
 from buddy.models.wire import Wire
 from buddy.steps import Steps
@@ -53,9 +54,11 @@ class Responses:
         self.context_limit = context_limit
         self._login = login
         self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout, pool=pool)
-        self._exchange = Exchange(self._wire, _PATH, () if login else ("include", "store", "stream"), linger)
+        self._pictures = Pictures()
+        optional = () if login else ("include", "store", "stream")
+        self._exchange = Exchange(self._wire, _PATH, optional, linger, pictures=self._pictures)
         self._system = EncodedValue[str](_encode)
-        self._items = EncodedItems(lambda item: encode_item(item, self._wire.origin))
+        self._items = EncodedItems(lambda item: encode_item(item, self._wire.origin, self._pictures))
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         return self._exchange.stream(
@@ -71,6 +74,8 @@ class Responses:
         return ResponseFold(self._wire.origin)
 
     def _body(self, prompt: Prompt, left_out: LeftOut) -> Steps[list[bytes]]:
+        if self._pictures.use(prompt):
+            self._items.forget()
         items = join_items(list(filter(None, (yield from self._items.of(prompt.items)))))
         parts = [b'{"model":', _encode(self.model), b',"input":[', *items, b"]"]
         if prompt.system or self._login:

@@ -40,6 +40,7 @@ from buddy.protocol.session_events import (
 from buddy.protocol.shapes import (
     Acceptance,
     ApprovalRequest,
+    Attachment,
     BudgetState,
     ContextState,
     Count,
@@ -108,7 +109,7 @@ class ToolCall(Payload, frozen=True, kw_only=True):
 
 
 class ToolResult(Payload, frozen=True, kw_only=True):
-    """`text` is what the model sees; `output` is the blob with the complete output where that is longer."""
+    """`text` and the images are what the model sees; `output` is the blob with a complete output that is longer."""
 
     facts = EventFacts(of_run=True, lasts=True, copied=True, ends_step=True, traced=True)
     source: Source
@@ -122,6 +123,7 @@ class ToolResult(Payload, frozen=True, kw_only=True):
     output: str | None = None
     exit_code: int | None = None
     outcome: ToolOutcome | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 class ApprovalRequired(ApprovalRequest, frozen=True, kw_only=True):

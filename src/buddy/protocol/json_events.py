@@ -172,6 +172,15 @@ class ToolFailure(TypedDict):
     detail: NotRequired[str | None]
 
 
+class Attachment(TypedDict):
+    blob: str
+    mediaType: NotRequired[str]
+    name: NotRequired[str]
+    width: NotRequired[int]
+    height: NotRequired[int]
+    size: NotRequired[int]
+
+
 class ToolResult(Payload):
     source: Literal["delegate", "github", "sandbox", "scratchpad", "unknown", "web-search"]
     toolName: str
@@ -184,6 +193,7 @@ class ToolResult(Payload):
     output: NotRequired[str | None]
     exitCode: NotRequired[int | None]
     outcome: NotRequired[Literal["closed", "denied", "failed", "rejected", "returned", "unknown"] | None]
+    attachments: NotRequired[list[Attachment]]
 
 
 class ApprovalRequired(Payload):
@@ -270,6 +280,7 @@ class UserMessage(Payload):
     asIs: NotRequired[bool]
     expanded: NotRequired[str | None]
     insertions: NotRequired[list[ToolCallItem]]
+    attachments: NotRequired[list[Attachment]]
 
 
 class Criterion(TypedDict):
@@ -303,6 +314,7 @@ class WaitingMessage(TypedDict):
     text: str
     by: str
     steers: NotRequired[bool]
+    attachments: NotRequired[list[Attachment]]
 
 
 class RunCancelling(Payload):

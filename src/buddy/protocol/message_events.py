@@ -1,7 +1,7 @@
 """What people, or the runtime on their behalf, say to the model."""
 
 from buddy.protocol.facts import EventFacts, Payload
-from buddy.protocol.shapes import ToolCallItem
+from buddy.protocol.shapes import Attachment, ToolCallItem
 
 
 class UserMessage(Payload, frozen=True, kw_only=True):
@@ -19,3 +19,4 @@ class UserMessage(Payload, frozen=True, kw_only=True):
     as_is: bool = False
     expanded: str | None = None
     insertions: tuple[ToolCallItem, ...] = ()
+    attachments: tuple[Attachment, ...] = ()

@@ -1,19 +1,21 @@
 """Requests about messages that wait: for the active run's next turn, or for a run of their own."""
 
 from buddy.protocol.ids import MessageId, RunId
-from buddy.protocol.shapes import Count, Shape, Text, WaitingMessage
+from buddy.protocol.shapes import Attachment, Count, Shape, Text, WaitingMessage
 
 
 class SteerRun(Shape, frozen=True):
     run_id: RunId
     text: Text
     as_is: bool = False
+    attachments: tuple[Attachment, ...] = ()
 
 
 class QueueMessage(Shape, frozen=True):
     client_message_id: MessageId
     text: Text
     as_is: bool = False
+    attachments: tuple[Attachment, ...] = ()
 
 
 class QueueMessageReply(Shape, frozen=True):
@@ -36,3 +38,4 @@ class UnqueueMessage(Shape, frozen=True):
 
 class UnqueueMessageReply(Shape, frozen=True):
     text: str
+    attachments: tuple[Attachment, ...] = ()

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from buddy.protocol import blob_requests as blobs
 from buddy.protocol import command_requests as commands
 from buddy.protocol import daemon_requests as daemon
 from buddy.protocol import file_requests as files
@@ -79,6 +80,7 @@ REQUESTS: dict[str, RequestRow] = {
     "get_snapshot": RequestRow(ask.GetSnapshot, ask.GetSnapshotReply, "observer", "open_session"),
     "read_events": RequestRow(ask.ReadEvents, ask.ReadEventsReply, "observer", "session", "read_events"),
     "read_blob": RequestRow(ask.ReadBlob, ask.ReadBlobReply, "observer", "session", "blobs"),
+    "upload_blob": RequestRow(blobs.UploadBlob, blobs.UploadBlobReply, "driver", "open_session", "attachments"),
     "list_approvals": RequestRow(ask.ListApprovals, ask.ListApprovalsReply, "user"),
     "list_grants": RequestRow(granting.ListGrants, granting.ListGrantsReply, "driver", "open_session", "grants"),
     "revoke_grant": RequestRow(granting.RevokeGrant, ask.AcceptedReply, "driver", "open_session", "grants"),

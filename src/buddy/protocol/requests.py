@@ -12,6 +12,7 @@ from buddy.protocol.node_requests import NodeInfo
 from buddy.protocol.shapes import (
     AcceptanceOptions,
     ApprovalRequest,
+    Attachment,
     AttachOptions,
     BudgetState,
     ContextState,
@@ -121,6 +122,7 @@ class SendUserMessage(Shape, frozen=True):
     acceptance_criteria: tuple[Criterion, ...] = ()
     options: RunOptions | None = None
     acceptance: AcceptanceOptions | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 class SendUserMessageReply(Shape, frozen=True):

@@ -287,6 +287,18 @@ class ApprovalRequest(Shape, frozen=True):
     agent: str | None = None
 
 
+class Attachment(Shape, frozen=True):
+    """An image of a message or a result: its blob and its name. The rest is what its content says, whatever a client
+    gave: the type, width and height in pixels, and bytes."""
+
+    blob: Text
+    media_type: str = ""
+    name: str = ""
+    width: Count = 0
+    height: Count = 0
+    size: Count = 0
+
+
 class WaitingMessage(Shape, frozen=True):
     """A message that no run has yet; `steers`: it is for the next turn of the active one."""
 
@@ -294,6 +306,7 @@ class WaitingMessage(Shape, frozen=True):
     text: str
     by: str
     steers: bool = False
+    attachments: tuple[Attachment, ...] = ()
 
 
 class SnapshotMeta(Shape, frozen=True):

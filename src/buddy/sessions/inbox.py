@@ -32,7 +32,8 @@ class QueuedMessage(Struct, frozen=True):
 
     def shown(self) -> WaitingMessage:
         """As clients see it."""
-        return WaitingMessage(self.message.client_message_id, self.message.text, self.by, self.steers)
+        message = self.message
+        return WaitingMessage(message.client_message_id, message.text, self.by, self.steers, message.attachments)
 
 
 class StoredMessage(SendUserMessage, frozen=True):
@@ -86,7 +87,12 @@ class MessageQueue:
         said = await scrub_message(self._scrubber, message.text, as_is=message.as_is)
         options = RunOptions(as_is=True) if message.as_is else None
         stored = StoredMessage(
-            self._session_id, message.client_message_id, said.text, options=options, redacted=said.redacted
+            self._session_id,
+            message.client_message_id,
+            said.text,
+            options=options,
+            attachments=message.attachments,
+            redacted=said.redacted,
         )
         body = bytes(encode(stored))
         place = await self._log.put(self._session_id, message.client_message_id, f"{kind}{by}", body, MAX_QUEUED)
@@ -98,14 +104,21 @@ class MessageQueue:
 def steering_item(session_id: str, item_id: int, body: UserMessage) -> InboxItem:
     """A message to the active run, as it waited in the log before it was recorded."""
     options = RunOptions(as_is=True) if body.as_is else None
-    stored = StoredMessage(session_id, body.message_id, body.text, options=options, redacted=body.redacted)
+    stored = StoredMessage(
+        session_id,
+        body.message_id,
+        body.text,
+        options=options,
+        attachments=body.attachments,
+        redacted=body.redacted,
+    )
     return InboxItem(item_id, body.message_id, f"{_STEER}{body.by}", bytes(encode(stored)))
 
 
 def waiting_item(session_id: str, item_id: int, one: WaitingMessage) -> InboxItem:
     """A message as it waited before it was given back."""
     kind = _STEER if one.steers else _MESSAGE
-    stored = StoredMessage(session_id, one.client_message_id, one.text)
+    stored = StoredMessage(session_id, one.client_message_id, one.text, attachments=one.attachments)
     return InboxItem(item_id, one.client_message_id, f"{kind}{one.by}", bytes(encode(stored)))
 
 

@@ -158,7 +158,7 @@ class Runs:
         if run is None or run.run_id != request.run_id:
             raise ProtocolError("NO_ACTIVE_RUN", f"{request.run_id[:80]} is not active")
         check_text(request.text)
-        message = QueueMessage(self._session.services.ids("msg"), request.text, as_is=request.as_is)
+        message = QueueMessage(self._session.services.ids("msg"), request.text, request.as_is, request.attachments)
         await self.inbox.steer(message, by)
 
     async def cancel(self, request: CancelRun, by: str) -> tuple[WaitingMessage, ...]:
@@ -350,6 +350,7 @@ def _said(message: SendUserMessage, by: str, redacted: int) -> UserMessage:
         by=by,
         redacted=redacted,
         as_is=message.options is not None and message.options.as_is,
+        attachments=message.attachments,
     )
 
 

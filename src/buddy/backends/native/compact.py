@@ -14,7 +14,7 @@ from buddy.backends.contract import Compaction
 from buddy.backends.native.pinned import SEPARATOR, Pins
 from buddy.backends.native.sizes import Tally
 from buddy.backends.native.transcript import Transcript
-from buddy.models.contract import AssistantItem, Item, TokenUsage, ToolItem, UserItem
+from buddy.models.contract import AssistantItem, Item, TokenUsage, ToolItem, UserItem, in_words
 from buddy.steps import take_turns
 
 PREFIX = "[buddy compact summary]"
@@ -133,12 +133,12 @@ def _lines(item: Item) -> Iterator[str]:
         case UserItem() if before is not None:
             yield from (line for line in before.splitlines() if line.strip() and "earlier lines left out" not in line)
         case UserItem():
-            yield f"- user: {_short(item.text)}"
+            yield f"- user: {_short(in_words(item))}"
         case AssistantItem():
             calls = ", ".join(call.name for call in item.calls)
             yield f"- assistant: {_short(item.text) or '[no text]'}{f' [tool calls: {calls}]' if calls else ''}"
         case ToolItem():
-            yield f"- tool: {_short(item.text)}"
+            yield f"- tool: {_short(in_words(item))}"
 
 
 def _short(text: str) -> str:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from buddy.backends.budget import MIN_OUTPUT, Budget
 from buddy.backends.contract import Compaction, Run, compaction_event
+from buddy.backends.native.loaded_images import LoadedImages, ReadBlob
 from buddy.backends.native.pinned import Pins
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.reply import ModelCall
@@ -52,6 +53,7 @@ class PromptSettings(Struct, frozen=True):
     recall: Recall | None = None
     temperature: float | None = None
     top_p: float | None = None
+    read_blob: ReadBlob | None = None
 
 
 class Prompts:
@@ -68,6 +70,7 @@ class Prompts:
         self._recalled: tuple[UserItem | None, UserItem | None] = None, None
         self._is_warned = False
         self._window = KnownWindow()
+        self._images = LoadedImages(settings.read_blob)
         self.measured: Sizes | None = None
 
     def observe(self, seq: int, body: EventBody) -> None:
@@ -85,6 +88,7 @@ class Prompts:
         self.measured = sizes = await self._fit(run, provider)
         wanted = await _spending(run, provider, sizes)
         Budget.of(run).reserve(wanted)
+        await self._images.load(self.transcript.items)
         return ModelCall(self._prompt(run), sizes, wanted, self._tally)
 
     async def compact(self, provider: Provider) -> Compaction | None:
@@ -196,6 +200,7 @@ class Prompts:
             tools=self._catalog.specs if self._catalog else (),
             temperature=settings.temperature,
             top_p=settings.top_p,
+            images=self._images.contents,
         )
 
     def _items(self, run: Run) -> list[Item]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
+from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem, in_words
 from buddy.models.encoded import is_long
 from buddy.models.tokens import Counter, count, count_steps
 from buddy.protocol.shapes import ContextState
@@ -18,6 +18,8 @@ from buddy.steps import Steps, parts
 
 BUFFER = 1024
 FRAME = 4
+# The pixels of an image that are about one token, and the most tokens that an image takes.
+PIXELS, IMAGE = 750, 1600
 _BYTES = 3  # per token, roughly; text and code have more, so that a rough count errs on the safe side
 
 
@@ -145,7 +147,7 @@ class Tally:
 def _texts(item: Item) -> list[str]:
     match item:
         case UserItem() | ToolItem():
-            return [item.text]
+            return [in_words(item) if item.images else item.text]
         case AssistantItem():
             return [item.text, *(part for call in item.calls for part in (call.name, call.arguments))]
 
@@ -153,7 +155,7 @@ def _texts(item: Item) -> list[str]:
 def _extra(item: Item) -> int:
     """What an item takes besides its texts."""
     if not isinstance(item, AssistantItem):
-        return FRAME
+        return FRAME + sum(min(IMAGE, FRAME + image.width * image.height // PIXELS) for image in item.images)
     size = FRAME * (1 + len(item.calls))
     return size + len(msgspec.json.encode(item.opaque)) // 4 if item.opaque else size
 

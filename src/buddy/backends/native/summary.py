@@ -16,7 +16,18 @@ from buddy.backends.native.reply import request_of, usage_of
 from buddy.backends.native.sizes import Sizes, Tally
 from buddy.backends.runstate import Spending
 from buddy.errors import ProviderError
-from buddy.models.contract import AssistantItem, Item, Prompt, Provider, Reply, Retrying, TokenUsage, ToolItem, UserItem
+from buddy.models.contract import (
+    AssistantItem,
+    Item,
+    Prompt,
+    Provider,
+    Reply,
+    Retrying,
+    TokenUsage,
+    ToolItem,
+    UserItem,
+    in_words,
+)
 from buddy.protocol.events import Progress, WarningRaised
 
 SYSTEM = """\
@@ -145,12 +156,12 @@ def _as_text(item: Item) -> str:
     match item:
         case UserItem():
             before = earlier_summary(item)
-            return f"[before] {before}" if before is not None else f"[user] {shorten_middle(item.text, PER_ITEM)}"
+            return f"[before] {before}" if before is not None else f"[user] {shorten_middle(in_words(item), PER_ITEM)}"
         case AssistantItem():
             calls = "".join(f"\n[calls {call.name}] {shorten_middle(call.arguments, PER_ITEM)}" for call in item.calls)
             return f"[agent] {shorten_middle(item.text, PER_ITEM)}{calls}"
         case ToolItem():
-            return f"[result] {shorten_middle(item.text, PER_ITEM)}"
+            return f"[result] {shorten_middle(in_words(item), PER_ITEM)}"
 
 
 def _sum(one: TokenUsage, other: TokenUsage) -> TokenUsage:

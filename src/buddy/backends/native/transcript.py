@@ -6,9 +6,11 @@ item comes before that is sent. The message that is
 being worked on stays word for word, even if a compaction has summarised the work on it.
 """
 
+from msgspec.structs import replace
+
 from buddy.backends.hooks import BLOCKED, render_context
 from buddy.backends.restored import restored_note
-from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
+from buddy.models.contract import AssistantItem, Image, Item, ToolItem, UserItem
 from buddy.protocol.events import (
     INTERRUPTED,
     AcceptanceResult,
@@ -43,6 +45,7 @@ from buddy.protocol.events import (
     Usage,
     UserMessage,
 )
+from buddy.protocol.shapes import Attachment
 
 NOT_RUN = "Not run: the run was interrupted before this call started."
 CUT_OFF = "[This reply was stopped here, before it was complete.]"
@@ -59,7 +62,7 @@ class Transcript:
         self._entries: list[tuple[int, Item]] = []
         self._compactions: list[SessionCompacted] = []
         self._open: list[str] = []
-        self._results: dict[str, str] = {}
+        self._results: dict[str, ToolItem] = {}
         self._remarks: dict[str, str] = {}
         self._asked_ids: dict[str, UserItem] = {}
         self._context = ""
@@ -119,14 +122,16 @@ class Transcript:
         if (asked := self._asked_ids.get(message_id)) is not None and number:
             text = result.text.replace("</output", "<\\/output")  # it cannot end its block
             output = f'<output number="{number}">\n{text}\n</output>'
-            self._replace(asked, UserItem(f"{asked.text}\n\n{output}"))
+            self._replace(asked, replace(asked, text=f"{asked.text}\n\n{output}"))
         elif call_id in self._open:
-            self._results[call_id] = result.text + self._remarks.pop(call_id, "")
+            text = result.text + self._remarks.pop(call_id, "")
+            self._results[call_id] = ToolItem(call_id, text, _images(result.attachments))
             self._settle()
 
     def _say(self, seq: int, message: UserMessage) -> None:
         self._close_calls()
-        self.asked = UserItem((message.expanded or message.text) + self._context)
+        said = (message.expanded or message.text) + self._context
+        self.asked = UserItem(said, _images(message.attachments))
         self._context = ""
         items = enumerate(message.insertions, 1)
         self._inserted = {item.call_id: (message.message_id, number) for number, item in items}
@@ -152,18 +157,19 @@ class Transcript:
         elif body.call_id is not None:
             self._remark(body.call_id, render_context(body))
         elif (said := asked or unsent) is not None:
-            self._replace(said, UserItem(said.text + render_context(body)))
+            self._replace(said, replace(said, text=said.text + render_context(body)))
         else:
             self._context += render_context(body)
 
     def _remark(self, call_id: str, text: str) -> None:
         if call_id in self._results:
-            self._results[call_id] += text
+            found = self._results[call_id]
+            self._results[call_id] = replace(found, text=found.text + text)
         elif call_id in self._open:
             self._remarks[call_id] = self._remarks.get(call_id, "") + text
         for item in reversed(self.items):
             if isinstance(item, ToolItem) and item.call_id == call_id:
-                self._replace(item, ToolItem(call_id, item.text + text))
+                self._replace(item, replace(item, text=item.text + text))
                 return
 
     def _replace(self, old: Item, new: Item) -> None:
@@ -201,7 +207,7 @@ class Transcript:
         """The items, with an invented result for every call that has none yet: valid at every prefix of the log."""
         if not self._open:
             return self.items
-        return [*self.items, *(ToolItem(call_id, self._results.get(call_id, NOT_RUN)) for call_id in self._open)]
+        return [*self.items, *(self._results.get(call_id) or ToolItem(call_id, NOT_RUN) for call_id in self._open)]
 
     def _add(self, seq: int, item: Item) -> None:
         self.items.append(item)
@@ -213,12 +219,12 @@ class Transcript:
         # message, so that no compaction can fall between a call and its result.
         while self._open and self._open[0] in self._results:
             call_id = self._open.pop(0)
-            self._add(self._asked_at, ToolItem(call_id, self._results.pop(call_id)))
+            self._add(self._asked_at, self._results.pop(call_id))
 
     def _close_calls(self) -> None:
         if self._open:
             for call_id in self._open:
-                self._results.setdefault(call_id, NOT_RUN)
+                self._results.setdefault(call_id, ToolItem(call_id, NOT_RUN))
             self._settle()
 
     def _compact(self, body: SessionCompacted) -> None:
@@ -241,3 +247,7 @@ class Transcript:
     def _last_user(self, through: int) -> tuple[int, Item] | None:
         before = ((seq, item) for seq, item in reversed(self._entries) if seq <= through)
         return next(((seq, item) for seq, item in before if isinstance(item, UserItem)), None)
+
+
+def _images(attachments: tuple[Attachment, ...]) -> tuple[Image, ...]:
+    return tuple(Image(one.blob, one.media_type, one.name, one.width, one.height) for one in attachments)

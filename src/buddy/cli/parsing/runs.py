@@ -1,5 +1,6 @@
 """The arguments of `buddy`, `exec`, `run` and `resume`."""
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ def repl_parser() -> Parser:
     parser = Parser(prog="buddy", description=description, formatter_class=Formatter, add_help=False)
     parser.add_argument("prompt", nargs="?", help="first message")
     parser.add_argument("-c", "--continue", dest="last", action="store_true", help=_LAST)
+    _add_images(parser)
     add_run_flags(parser)
     add_common(parser)
     parser.set_defaults(command=_repl, needs_model=True, accept=[])
@@ -58,8 +60,14 @@ def _add_one_run(parser: Parser) -> None:
     parser.set_defaults(command=_exec, needs_model=True)
 
 
+def _add_images(parser: Parser) -> None:
+    help_text = "show the model this image with the message (repeatable)"
+    parser.add_argument("--image", action="append", type=os.path.abspath, metavar="FILE", help=help_text)
+
+
 def _add_outcome(parser: Parser) -> None:
     add_output(parser)
+    _add_images(parser)
     parser.add_argument(
         "--accept",
         action="append",

@@ -7,13 +7,14 @@ from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_session
 from buddy.daemon.handlers.host import Host
 from buddy.daemon.offered_endpoint import check_key, model_in_use
+from buddy.daemon.uploads import Uploads
 from buddy.errors import ProtocolError, SessionElsewhere
 from buddy.log.contract import SessionRecord
 from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol.grant_requests import ListGrants, ListGrantsReply, RevokeGrant
 from buddy.protocol.question_requests import AnswerQuestion
-from buddy.protocol.shapes import Shape
+from buddy.protocol.shapes import Attachment, Shape
 from buddy.sessions.child_policy import check_not_wider, follow_policy
 from buddy.sessions.compaction import compact
 from buddy.sessions.grants import list_grants, revoke_grant
@@ -25,9 +26,10 @@ from buddy.sessions.waiting import list_waiting, take_back
 
 
 class RunRequests:
-    def __init__(self, sessions: Sessions, host: Host) -> None:
+    def __init__(self, sessions: Sessions, host: Host, uploads: Uploads) -> None:
         self._sessions = sessions
         self._host = host
+        self._uploads = uploads
 
     def handlers(self) -> Handlers:
         return {
@@ -51,10 +53,11 @@ class RunRequests:
         if session.fold.run is None:
             await self._admit_run(session)
             check_key(session)
+        attached = await self._attached(session, request.attachments)
         if not peer.is_attached(session_id) and self._host.has_observer_slot(session_id):
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
         async with self._host.admission.run(session) as left:
-            request = replace(request, options=capped(request.options, session, left))
+            request = replace(request, options=capped(request.options, session, left), attachments=attached)
             return ask.SendUserMessageReply(await session.runs.send(request, peer.name), True)
 
     async def _admit_run(self, session: Session) -> None:
@@ -68,12 +71,19 @@ class RunRequests:
             raise SessionElsewhere(error.code, error.message, retryable=True) from error
 
     async def queue_message(self, peer: PeerConnection, request: queue.QueueMessage, session: Session) -> Shape:
+        request = replace(request, attachments=await self._attached(session, request.attachments))
         async with self._host.admission.run(session):
             return queue.QueueMessageReply(await session.runs.queue(request, peer.name))
 
     async def steer_run(self, peer: PeerConnection, request: queue.SteerRun, session: Session) -> Shape:
+        request = replace(request, attachments=await self._attached(session, request.attachments))
         await session.runs.steer(request, peer.name)
         return ask.AcceptedReply(True)
+
+    async def _attached(self, session: Session, given: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
+        if given and session.backend.name != "native":
+            raise ProtocolError("INVALID_REQUEST", f"the agent {session.backend.name} takes no images from here yet")
+        return await self._uploads.check(session.session_id, given) if given else ()
 
     async def cancel_run(self, peer: PeerConnection, request: ask.CancelRun, session: Session) -> Shape:
         return ask.CancelRunReply(True, await session.runs.cancel(request, peer.name))
@@ -82,7 +92,8 @@ class RunRequests:
         return queue.ListQueueReply(await list_waiting(session))
 
     async def unqueue_message(self, _peer: PeerConnection, request: queue.UnqueueMessage, session: Session) -> Shape:
-        return queue.UnqueueMessageReply(await take_back(session, request.client_message_id))
+        found = await take_back(session, request.client_message_id)
+        return queue.UnqueueMessageReply(found.text, found.attachments)
 
     async def submit_approval(self, peer: PeerConnection, request: ask.SubmitApproval, session: Session) -> Shape:
         if request.scope == "always":
