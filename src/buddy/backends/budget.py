@@ -18,7 +18,7 @@ MIN_OUTPUT = 256
 LOW = 0.2
 DIVIDED: tuple[BudgetLimit, ...] = ("tokens", "cost", "tool_calls")
 LEAST: dict[BudgetLimit, float] = {"turns": 1, "tokens": MIN_OUTPUT, "cost": 1e-6, "seconds": 1e-3, "tool_calls": 1}
-"""What a sub-agent needs at least of each limit."""
+"""What a sub-agent needs at least of each limit; with less of the cost, no run is of use."""
 UNITS: dict[BudgetLimit, str] = {
     "turns": "turns",
     "tokens": "tokens",
@@ -47,7 +47,8 @@ class Budget(Struct, frozen=True):
     def check(self) -> None:
         """Refuse a turn if any limit is exhausted."""
         for name, limit, used in self._lines():
-            if limit is not None and used >= limit and name != "tool_calls":
+            least = LEAST["cost"] if name == "cost" else 0.0  # less buys nothing
+            if limit is not None and used >= limit - least and name != "tool_calls":
                 raise BudgetExceeded(name, used_up(limit, name))
 
     def reserve(self, wanted: Spending) -> None:

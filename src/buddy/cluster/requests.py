@@ -25,6 +25,10 @@ class ServerLost(Exception):
     """The node that took the request is gone; whether it was served is not known."""
 
 
+class Unanswered(Exception):
+    """A node took the request and has not answered in time; it may be done, now or later."""
+
+
 class Moved(Exception):
     """The session is no longer here: another node should serve the request."""
 
@@ -47,7 +51,7 @@ class RemoteRequests:
         self._placement = placement
         self._owner = owner
         self._ttl = ttl_ms
-        self._channel = Channel(log.server)
+        self.channel = Channel(log.server)
         self._waiting: dict[str, tuple[RemoteRequest, asyncio.Future[bytes]]] = {}
         self._serving: set[asyncio.Task[None]] = set()
         self._polling: asyncio.Task[None] | None = None
@@ -56,7 +60,10 @@ class RemoteRequests:
     # --- the node that was asked ------------------------------------------------------------------------------------
 
     async def ask(self, request: RemoteRequest, seconds: float | None = None) -> bytes:
-        """Have a request served by another node; ServerLost if that node died meanwhile."""
+        """Have a request served by another node.
+
+        ServerLost if that node died meanwhile; Unanswered if it has not answered in time.
+        """
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[request.request_id] = request, future
         try:
@@ -65,10 +72,22 @@ class RemoteRequests:
             async with asyncio.timeout(seconds or ANSWER_SECONDS):
                 return await future
         except TimeoutError:
-            raise ProtocolError("OVERLOADED", "no node could serve this in time; try again", retryable=True) from None
+            return await self._withdraw(request)
         finally:
             del self._waiting[request.request_id]
-            await self._channel.repeat(sql.FORGET, request.request_id)
+            await self.channel.repeat(sql.FORGET, request.request_id)
+
+    async def _withdraw(self, request: RemoteRequest) -> bytes:
+        """Take a request back if nobody has begun it; the answer, if it came in the last moment."""
+        found = await self.channel.repeat(sql.FORGET, request.request_id)
+        match found[0][0] if found else "taken":
+            case "done":
+                return bytes(found[0][1])
+            case "waiting":
+                message = "no node could serve this in time; try again"
+                raise ProtocolError("OVERLOADED", message, retryable=True) from None
+            case _:
+                raise Unanswered from None
 
     def wanted(self) -> set[str]:
         """The sessions that requests of this node are about."""
@@ -76,11 +95,11 @@ class RemoteRequests:
 
     async def _put(self, request: RemoteRequest) -> None:
         if request.session_id is not None:
-            await self._channel.repeat(sql.PUT, request.request_id, request.session_id, request.body)
+            await self.channel.repeat(sql.PUT, request.request_id, request.session_id, request.body)
             self._log.hints.woken(request.session_id)
             return
         arguments = (request.request_id, request.body, self._ttl)
-        if not await self._channel.repeat(sql.PUT_ANYWHERE, *arguments):
+        if not await self.channel.repeat(sql.PUT_ANYWHERE, *arguments):
             raise ProtocolError("OVERLOADED", "no node is ready to work", retryable=True)
         self._log.hints.woken(ANY_NODE)
 
@@ -113,6 +132,10 @@ class RemoteRequests:
 
     # --- the node that has the session ------------------------------------------------------------------------------
 
+    @property
+    def is_serving(self) -> bool:
+        return bool(self._serving)
+
     def on_hint(self) -> None:
         self._news.set()
 
@@ -123,7 +146,7 @@ class RemoteRequests:
     async def serve_waiting(self, serve: Serve) -> None:
         """Take what waits for this node and its sessions, and serve it."""
         wakes: dict[str, int] = {}
-        for request_id, session_id, number, body in await self._channel.repeat(sql.SERVE, self._owner):
+        for request_id, session_id, number, body in await self.channel.repeat(sql.SERVE, self._owner):
             if request_id is None:
                 wakes[session_id] = number
                 continue
@@ -137,9 +160,9 @@ class RemoteRequests:
         try:
             reply = await serve(request.body)
         except Moved:
-            await self._channel.repeat(sql.RETURN, request.request_id, self._owner)
+            await self.channel.repeat(sql.RETURN, request.request_id, self._owner)
         else:
-            await self._channel.repeat(sql.REPLY, request.request_id, reply, self._owner)
+            await self.channel.repeat(sql.REPLY, request.request_id, reply, self._owner)
         self._log.hints.woken(request.session_id or ANY_NODE)
 
     async def close(self) -> None:
@@ -151,4 +174,4 @@ class RemoteRequests:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self._channel.close()
+        await self.channel.close()

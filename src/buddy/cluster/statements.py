@@ -142,6 +142,17 @@ SET_STATE = f"""
 UPDATE nodes SET state = $2 WHERE name = $1 AND seen > {_NOW} - $3::bigint RETURNING owner
 """  # noqa: S608 - constants only
 
+# --- turns ---
+
+# $3: for how long, if it is not given back. A lost answer is repeated, so one's own turn is no hindrance.
+TAKE_TURN = f"""
+INSERT INTO turns (name, owner, until) SELECT $1, $2, {_NOW} + $3::bigint
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
+WHERE turns.owner = excluded.owner OR turns.until < {_NOW}
+RETURNING owner
+"""
+END_TURN = "DELETE FROM turns WHERE name = $1 AND owner = $2"
+
 # --- requests that another node serves ---
 
 PUT = f"""
@@ -185,4 +196,4 @@ SELECT r.id, r.state, r.reply,
   r.state = 'taken' AND NOT EXISTS (SELECT FROM nodes n WHERE n.owner = r.served_by AND n.seen > now - $2::bigint)
 FROM requests r, clock WHERE r.id = ANY($1::text[]) AND r.state <> 'waiting'
 """  # noqa: S608 - constants only
-FORGET = "DELETE FROM requests WHERE id = $1 AND state <> 'taken'"
+FORGET = "DELETE FROM requests WHERE id = $1 AND state <> 'taken' RETURNING state, reply"

@@ -6,15 +6,12 @@ are counted one after the other; a run gets no larger cost limit than what is le
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from weakref import WeakValueDictionary
-
-from msgspec.structs import replace
 
 from buddy.daemon.limits import UserLimits
 from buddy.errors import ProtocolError
 from buddy.log.contract import SessionRows
-from buddy.protocol.shapes import BudgetLimits, RunOptions
 from buddy.sessions.listing import day_of
 from buddy.sessions.session import Session
 
@@ -27,6 +24,8 @@ class Admission:
         self._rows = rows
         self._clock = clock
         self._counting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.take_turn: Callable[[str], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
+        """Where several nodes share the log, they count one after the other, too."""
 
     @asynccontextmanager
     async def session(self, user: str | None) -> AsyncGenerator[None]:
@@ -35,7 +34,7 @@ class Admission:
         if user is None or most is None:
             yield
             return
-        async with self._lock_of(user):
+        async with self._turn_of(user):
             have = (await self._rows.usage_of(user, 0)).sessions
             if have >= most:
                 raise _refusal(f"{have} of {most} sessions exist; delete one first")
@@ -48,7 +47,7 @@ class Admission:
         if user is None or session.fold.run is not None or limits == UserLimits(sessions=limits.sessions):
             yield None
             return
-        async with self._lock_of(user):
+        async with self._turn_of(user):
             usage = await self._rows.usage_of(user, day_of(self._clock()))
             if limits.runs is not None and usage.runs >= limits.runs:
                 raise _refusal(f"{usage.runs} of {limits.runs} runs are active")
@@ -58,23 +57,20 @@ class Admission:
                 raise _refusal(f"{spent}; the limit is renewed at 00:00 UTC")
             yield left if left is not None and await session.backend.is_priced(session.place) else None
 
-    def _lock_of(self, user: str) -> asyncio.Lock:
+    async def cost_left(self, user: str | None) -> float | None:
+        """What a queued run of a user may cost, if limited; the run before it counts already."""
+        most = self._limits().cost_usd_per_day
+        if user is None or most is None:
+            return None
+        return most - (await self._rows.usage_of(user, day_of(self._clock()))).cost_usd
+
+    @asynccontextmanager
+    async def _turn_of(self, user: str) -> AsyncGenerator[None]:
         lock = self._counting.get(user)
         if lock is None:
             lock = self._counting[user] = asyncio.Lock()
-        return lock
-
-
-def capped(options: RunOptions | None, session: Session, left: float | None) -> RunOptions | None:
-    """The options of a run that may cost this much at most."""
-    if left is None:
-        return options
-    options = options or RunOptions()
-    started = session.fold.started
-    outer = started.options.budget if started and started.options else None
-    wanted = (options.budget and options.budget.max_cost_usd) or (outer and outer.max_cost_usd)
-    budget = options.budget or BudgetLimits()
-    return replace(options, budget=replace(budget, max_cost_usd=min(wanted or left, left)))
+        async with lock, self.take_turn(user):
+            yield
 
 
 def _refusal(why: str) -> ProtocolError:

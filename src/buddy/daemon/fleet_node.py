@@ -8,6 +8,7 @@ from buddy.cluster.held_sessions import HeldSessions
 from buddy.cluster.leases import FleetLeases
 from buddy.cluster.postgres import PostgresPlacement
 from buddy.cluster.requests import RemoteRequests
+from buddy.cluster.turns import FleetTurns
 from buddy.config.fleet import ClusterSettings
 from buddy.config.settings import Config
 from buddy.daemon.forwarding import Forwarding
@@ -37,8 +38,10 @@ async def join_fleet(runtime: Runtime, shared: PostgresLog, config: Config, *, i
         lease_seconds=config.cluster.lease_seconds,
     )
     chosen = _choose_placement(runtime, placement, config.cluster, role)
+    turns = FleetTurns(requests.channel)
     fleet = Fleet(role, chosen, requests, held, forwarding.serve, _listener(runtime, shared))
     forwarding.fleet = runtime.fleet = fleet
+    runtime.admission.take_turn = turns.take
     leases = FleetLeases(chosen, name, lambda: fleet.may_take)
     runtime.sessions.services = replace(runtime.sessions.services, leases=leases, node=name, parks=True)
     runtime.dispatcher.remote = forwarding

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from buddy.cluster.fleet import Fleet
 from buddy.cluster.postgres import PostgresPlacement
-from buddy.cluster.requests import Moved, RemoteRequest, RemoteRequests, ServerLost
+from buddy.cluster.requests import Moved, RemoteRequest, RemoteRequests, ServerLost, Unanswered
 from buddy.daemon.connection import PeerConnection, reply_steps
 from buddy.daemon.runtime import Runtime
 from buddy.errors import ProtocolError, SessionElsewhere
@@ -137,6 +137,8 @@ class Forwarding:
                 if found is not None:
                     return found
                 continue
+            except Unanswered:
+                raise _unanswered(request) from None
             answer = parse_incoming(line)
             if isinstance(answer, Response):
                 return answer
@@ -144,7 +146,7 @@ class Forwarding:
 
     async def _outcome(self, request: IncomingRequest) -> Response | None:
         """What became of a request whose node was lost; None if it can be repeated."""
-        if request.type in _REPEATABLE or request.type.startswith(_READS):
+        if _is_repeatable(request):
             return None
         payload = payload_of(request)
         if isinstance(payload, SubmitApproval):
@@ -187,6 +189,17 @@ class Forwarding:
         if isinstance(payload, StartSession) and payload.options and payload.options.endpoint:
             raise ProtocolError("ATTACH_FORBIDDEN", "options.endpoint needs a node that starts sessions itself")
         return replace(request, payload=_registered(self._runtime.scrubber, request.payload))
+
+
+def _is_repeatable(request: IncomingRequest) -> bool:
+    return request.type in _REPEATABLE or request.type.startswith(_READS)
+
+
+def _unanswered(request: IncomingRequest) -> ProtocolError:
+    message = "the node that has the session began this and has not answered in time; it may be done yet"
+    if _is_repeatable(request):
+        return ProtocolError("OVERLOADED", f"{message}, and may be repeated", retryable=True)
+    return ProtocolError("INTERNAL_ERROR", f"{message}; look before you repeat it")
 
 
 def _registered(scrubber: Scrubber, tree: Json) -> Json:

@@ -352,6 +352,7 @@ def _make_services(runtime: Runtime, config: Config, overrides: RuntimeOverrides
         boot_clock=overrides.boot_clock,
         checkpoints=runtime.checkpoints,
         stop_children=runtime.children.stop,
+        cost_left=runtime.admission.cost_left,
         listeners=tuple(part.observe for part in listening if part),
     )
 

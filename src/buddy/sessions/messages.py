@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.json import decode, encode
+from msgspec.structs import replace
 
 from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
@@ -84,6 +85,29 @@ async def check_cost(backend: Backend, place: Place, limits: BudgetLimits) -> No
         f"budget.maxCostUsd cannot be enforced: the price of {model.model or model.profile} is unknown",
         detail=ours if backend.name == "native" else theirs,
     )
+
+
+NOTHING_USD = 1e-9
+"""A limit must be above zero; no call of a model costs as little as this."""
+
+
+def capped(options: RunOptions | None, started: SessionStarted | None, left: float) -> RunOptions:
+    """The options of a run that may cost this much at most; if nothing is left, it ends before it costs anything."""
+    options = options or RunOptions()
+    outer = started.options.budget if started and started.options else None
+    wanted = (options.budget and options.budget.max_cost_usd) or (outer and outer.max_cost_usd)
+    left = max(left, NOTHING_USD)
+    budget = options.budget or BudgetLimits()
+    return replace(options, budget=replace(budget, max_cost_usd=min(wanted or left, left)))
+
+
+async def limit_cost(
+    message: SendUserMessage, backend: Backend, place: Place, started: SessionStarted | None, left: float | None
+) -> SendUserMessage:
+    """A message whose run costs no more than what is left for its user; None is no limit."""
+    if left is None or not await backend.is_priced(place):
+        return message
+    return replace(message, options=capped(message.options, started, left))
 
 
 def options_of(message: SendUserMessage, started: SessionStarted | None, now: Moment, max_turns: int) -> StartedOptions:

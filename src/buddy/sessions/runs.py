@@ -42,6 +42,7 @@ from buddy.sessions.messages import (
     check_criteria,
     check_text,
     expanded_message,
+    limit_cost,
     options_of,
     pruned_message,
     scrub_message,
@@ -226,14 +227,15 @@ class Runs:
             queued = await self.inbox.first()
             if queued is None or session.fold.run is not None:
                 return
-            message = queued.message
+            left = await session.services.cost_left(session.fold.started.user if session.fold.started else None)
+            message = await limit_cost(queued.message, session.backend, session.place, session.fold.started, left)
             if message.client_message_id in session.fold.runs:
                 await session.commit(Rows(taken=(queued.item_id,)))  # it was sent meanwhile
                 continue
             expanded = await _expand(session, message.text, message.client_message_id, queued.by)
             if session.fold.run is not None or message.client_message_id in session.fold.runs:
                 continue
-            self._accept(message, queued.by, message.redacted, expanded)
+            self._accept(message, queued.by, queued.message.redacted, expanded)
             await session.commit(Rows(key=message.client_message_id, taken=(queued.item_id,)))
             self._start()
 

@@ -54,6 +54,11 @@ async def nothing_to_stop(_session: object) -> None:
     """Where sessions have no sub-agents."""
 
 
+async def without_limit(_user: str | None) -> float | None:
+    """Where users have no limits."""
+    return None
+
+
 class SessionLeases(Protocol):
     """Who may take a session, where several processes work on one log."""
 
@@ -77,7 +82,7 @@ class SessionServices(Struct, frozen=True):
     closed meanwhile, rather than kept in memory or cancelled by a clean stop. `expiry_ends_run` is false in the
     replay of what an earlier version recorded. `node` is the name of this one, where several share a log, and
     `leases` decides there who may take a session; without it, the log does. `stop_children` ends the sub-agents of a
-    run that ends.
+    run that ends. `cost_left` is what a run of a user may cost now, None for any amount.
     """
 
     log: Log
@@ -98,6 +103,7 @@ class SessionServices(Struct, frozen=True):
     checkpoints: Checkpoints | None = None
     stop_children: Callable[[Parent], Awaitable[None]] = nothing_to_stop
     leases: SessionLeases | None = None
+    cost_left: Callable[[str | None], Awaitable[float | None]] = without_limit
 
     async def acquire(self, session_id: str, owner: str) -> Lease | None:
         """The right to write a session's log; None while another process has it."""

@@ -276,6 +276,28 @@ async def test_limits_are_each_users_own(tmp_path: Path, issuer: Issuer) -> None
                 await pam.ask("send_user_message", message, other)
 
 
+async def test_queued_messages_cost_no_more_than_what_is_left(tmp_path: Path, issuer: Issuer) -> None:
+    daemon = users_daemon(tmp_path, issuer, more="[limits.user]\ncost_usd_per_day = 1.5\n")
+    with daemon:
+        async with user(daemon, issuer, "quinn") as quinn:
+            session_id = await start(quinn, daemon)
+            await send(quinn, session_id, "make it")
+            asked = await quinn.wait_for("approval_required")
+            for number in range(3):
+                queued: Message = {"sessionId": session_id, "clientMessageId": f"msg_q{number}", "text": "spend it"}
+                await quinn.ask("queue_message", queued, session_id)
+            await decide(quinn, asked, "deny")
+            outcomes = [(await quinn.wait_for("run_complete"))["payload"]["outcome"] for _ in range(4)]
+            started = [event["payload"] for event in quinn.events if event["type"] == "run_started"]
+            limits = [one["options"]["budget"].get("maxCostUsd") for one in started]
+            assert limits[:3] == [1.5, 1.5, 0.5]
+            # With nothing left, the last one ends before the model is asked.
+            assert limits[3] < 0.0001
+            assert outcomes[3] == "failed"
+            last = [event for event in quinn.events if event.get("runId") == started[3]["runId"]]
+            assert "model_request" not in [event["type"] for event in last]
+
+
 async def test_a_daemon_is_ready_until_it_stops(daemon: Daemon) -> None:
     web = WebClient(daemon.port())
     for path, status in (("/healthz", "ok"), ("/health", "ok"), ("/readyz", "ready"), ("/ready", "ready")):

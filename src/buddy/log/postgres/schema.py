@@ -84,8 +84,13 @@ CREATE TABLE requests (
 CREATE INDEX requests_waiting ON requests (session) WHERE state = 'waiting';
 """
 
+# Whose turn it is to count and change something of a user: one node at a time, until it is done or `until`.
+_FOURTH = """
+CREATE TABLE turns (name text PRIMARY KEY, owner text NOT NULL, until bigint NOT NULL) WITH (fillfactor = 50);
+"""
+
 # The script at index N migrates a database from version N to N + 1. Never change a released one.
-MIGRATIONS = (_FIRST, _SECOND, _THIRD)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 OLDEST = 1
 """The version of the oldest node that may write to the newest schema: raise it where a migration is not additive."""
 
