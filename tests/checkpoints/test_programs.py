@@ -3,8 +3,10 @@
 import asyncio
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from hypothesis import HealthCheck, example, given, settings
@@ -12,13 +14,21 @@ from hypothesis import strategies as st
 
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.store import Ended
-from tests.checkpoints.trees import make_repository, picture
+from buddy.sessions.file_history import Step, combine
+from tests.checkpoints.trees import Picture, make_repository, picture
 from tests.checkpoints.workspace import Workspace
 
 NAMES = ("a", "b", "c.txt", "d e", "x\ny", "\udcff", "ü")
 PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
 CONTENTS = st.sampled_from([b"", b"one\n", b"two\r\n", b"\0\1", b"long\n" * 20_000])
 MODES = st.sampled_from([0o644, 0o600, 0o755, 0o444])
+LOOPS = (
+    'for n in 1 2 3; do echo "$n" >> "$0.$n"; done',
+    "find . -name .git -prune -o -type f -exec sh -c 'echo line >> \"$1\"' - {} \\;",
+    'mkdir -p ../copy "$0"; cp -a [abcd]* ../copy 2>/dev/null; mv ../copy "$0/copy"',
+    'find . -name .git -prune -o -type f -exec mv {} "$0" \\;',
+    "find . -depth -name '[abd]*' -exec rm -rf {} +",
+)
 OPERATIONS = st.one_of(
     st.tuples(st.just("write"), PATHS, CONTENTS),
     st.tuples(st.just("append"), PATHS, CONTENTS),
@@ -29,6 +39,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("rename"), PATHS, PATHS),
     st.tuples(st.just("mode"), PATHS, MODES),
     st.tuples(st.just("directory mode"), PATHS, st.sampled_from([0o755, 0o700])),
+    st.tuples(st.just("shell"), PATHS, st.sampled_from(LOOPS)),
 )
 PROGRAMS = st.lists(st.lists(OPERATIONS, min_size=1, max_size=6), min_size=1, max_size=3)
 
@@ -45,6 +56,7 @@ def apply(root: Path, operation: tuple[object, ...]) -> None:
         "hard link": lambda: path.hardlink_to(root / str(more[0])),
         "directory": lambda: path.mkdir(parents=True),
         "rename": lambda: path.rename(root / str(more[0])),
+        "shell": lambda: _shell(root, str(more[0]), str(name)),
         "mode": lambda: path.is_file() and not path.is_symlink() and path.chmod(_number(more[0])),
         "directory mode": lambda: path.is_dir() and not path.is_symlink() and path.chmod(_number(more[0])),
     }
@@ -52,6 +64,10 @@ def apply(root: Path, operation: tuple[object, ...]) -> None:
         work[str(kind)]()
     except (OSError, shutil.Error):
         return
+
+
+def _shell(root: Path, command: str, name: str) -> None:
+    subprocess.run(["sh", "-c", command, name], cwd=root, capture_output=True, check=False)
 
 
 def _number(value: object) -> int:
@@ -105,3 +121,45 @@ async def _undo_and_redo(
         for number, done in enumerate(reversed(undone)):
             _, conflicts = await workspace.undo(done)
             assert (conflicts, picture(root)) == ([], pictures[number + 1])
+
+
+USER = st.lists(st.tuples(st.sampled_from(["write", "append"]), PATHS), max_size=4)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(calls=PROGRAMS, edits=st.lists(USER, min_size=1, max_size=3))
+@example(calls=[[("write", "a", b"")], [("rename", "a", "b")]], edits=[[("write", "a")]])
+@example(calls=[[("write", "a", b"")], [("rename", "b", "a")]], edits=[[("write", "b")], [("write", "b")]])
+def test_what_the_user_wrote_in_between_is_never_lost(
+    calls: list[list[tuple[object, ...]]], edits: list[list[tuple[str, str]]]
+) -> None:
+    folder = Path(tempfile.mkdtemp(dir=os.environ.get("TMPDIR")))
+    try:
+        asyncio.run(_edit_and_undo(folder, calls, edits))
+    finally:
+        shutil.rmtree(folder)
+
+
+async def _edit_and_undo(
+    folder: Path, calls: list[list[tuple[object, ...]]], edits: list[list[tuple[str, str]]]
+) -> None:
+    """The contents that the user made and that are there before an undo of everything are there after it."""
+    async with Workspace(folder) as workspace:
+        root, ends, written = workspace.root, list[Ended](), set[bytes]()
+        for at, program in enumerate(calls):
+            ends.append(await workspace.call(lambda program=program: [apply(root, one) for one in program]))
+            for number, (kind, path) in enumerate(edits[at] if at < len(edits) else ()):
+                apply(root, (kind, path, b"user %d %d\n" % (at, number)))
+                with suppress(OSError):
+                    written.add((root / path).read_bytes())
+        before = picture(root)
+        steps = [Step(ended.checkpoint, seq) for seq, ended in enumerate(ends, 1)]
+        found = combine(steps, await workspace.checkpoints.changes([step.checkpoint_id for step in steps]))
+        refused: dict[str, str] = dict.fromkeys(found.mixed, "as sessions do it")
+        plan = await workspace.checkpoints.plan(workspace.scope(), found.changes, frozenset(), refused.get)
+        await workspace.carry_out(plan)
+        assert written & contents_in(before) <= contents_in(picture(root))
+
+
+def contents_in(found: Picture) -> set[bytes]:
+    return {entry[2] for entry in found.values() if entry[0] == "file" and isinstance(entry[2], bytes)}

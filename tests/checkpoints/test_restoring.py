@@ -105,3 +105,20 @@ async def test_both_names_of_a_file_are_restored(tmp_path: Path) -> None:
         assert [one.path for one in ended.changes] == ["second name", "text"]
         _, conflicts = await workspace.undo(ended.changes)
         assert (conflicts, picture(workspace.root)) == ([], before)
+
+
+async def test_what_was_moved_stays_if_its_old_place_is_taken(tmp_path: Path) -> None:
+    async with Workspace(tmp_path) as workspace:
+        (workspace.root / "text").write_text("precious\n")
+        ended = await workspace.call("mv text moved; echo new > new")
+        (workspace.root / "text").write_text("the user's\n")
+        _, conflicts = await workspace.undo(ended.changes)
+        assert [(one.path, one.why) for one in conflicts] == [
+            ("text", "it was changed since"),
+            ("moved", "it was moved here, and its old place is not restored"),
+        ]
+        assert (workspace.root / "moved").read_text() == "precious\n"
+        assert not (workspace.root / "new").exists()
+        _, conflicts = await workspace.undo(ended.changes, "text")
+        assert (conflicts, (workspace.root / "text").read_text()) == ([], "precious\n")
+        assert not (workspace.root / "moved").exists()

@@ -11,7 +11,7 @@ from typing import Self
 from buddy.checkpoints.checkpoints import Checkpoints
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.limits import CheckpointLimits
-from buddy.checkpoints.restoring import Conflict
+from buddy.checkpoints.planning import Conflict, Plan
 from buddy.checkpoints.store import Coverage, Ended, Scope
 from buddy.checkpoints.windows import CallKey
 
@@ -61,10 +61,13 @@ class Workspace:
 
     async def undo(self, changes: Sequence[Change], *force: str) -> tuple[list[Change], list[Conflict]]:
         """Bring back what some changes were before; returns what was done and what was not."""
-        root = self.scope().root
         plan = await self.checkpoints.plan(self.scope(), changes, frozenset(force), lambda _: None)
-        key = CallKey("sess_a", "", f"restore_{next(_numbers)}")
-        await self.checkpoints.record_restore(key, root, plan.steps, "{}")
-        done, problems = await self.checkpoints.restore(key.checkpoint, self.scope())
-        await self.checkpoints.report(key.checkpoint)
+        done, problems = await self.carry_out(plan)
         return done, [*plan.conflicts, *problems]
+
+    async def carry_out(self, plan: Plan) -> tuple[list[Change], list[Conflict]]:
+        key = CallKey("sess_a", "", f"restore_{next(_numbers)}")
+        await self.checkpoints.record_restore(key, self.scope().root, plan.steps, "{}")
+        done = await self.checkpoints.restore(key.checkpoint, self.scope())
+        await self.checkpoints.report(key.checkpoint)
+        return done

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.limits import CheckpointLimits
+from buddy.checkpoints.planning import Conflict, Plan, plan
 from buddy.checkpoints.pruning import Usage, forget_session, make_room, prune, prune_if_due, usage
 from buddy.checkpoints.restore_records import (
     close_checkpoint,
@@ -23,7 +24,7 @@ from buddy.checkpoints.restore_records import (
     unfinished_restores,
     unrecorded_calls,
 )
-from buddy.checkpoints.restoring import Conflict, Plan, carry_out, plan
+from buddy.checkpoints.restoring import carry_out
 from buddy.checkpoints.rows import load_changes
 from buddy.checkpoints.store import Coverage, Ended, Recorded, Scope, Store
 from buddy.checkpoints.windows import CallKey

@@ -1,7 +1,6 @@
-"""Brings files back to an earlier state: decides per path, then does it step by step.
+"""Brings files back to an earlier state, step by step, as planned.
 
-Invariants: only paths that were named are touched; a path that is neither as it was left nor as it should be is a
-conflict and stays as it is unless it is forced by name; what is replaced is in the store first; the list of steps is
+Invariants: what is replaced is in the store first; what somebody saved meanwhile is left alone; the list of steps is
 recorded before the first of them, and doing it again after a crash has the same result.
 """
 
@@ -12,107 +11,12 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from msgspec import Struct
-
 from buddy import faults
 from buddy.checkpoints.contents import Contents
-from buddy.checkpoints.entries import Change, Entry, is_same, shown_path
+from buddy.checkpoints.entries import Change, Entry, is_same
+from buddy.checkpoints.planning import CHANGED, NOT_EMPTY, NOT_KEPT, Conflict, current_entry, similar_paths
 from buddy.checkpoints.reading import Folder
 from buddy.checkpoints.workspace import Workspace
-
-CHANGED = "it was changed since"
-NOT_KEPT = "its earlier content was not kept"
-NOT_SEEN = "it may have been changed since: what the call left was not kept"
-NOT_EMPTY = "the directory has other files in it"
-OTHER_KIND = "a pipe, socket or device is there now"
-
-
-class Conflict(Struct, frozen=True):
-    path: str
-    why: str
-
-
-class Plan(Struct, frozen=True):
-    """`steps` lead from what is there now to what should be; `conflicts` are left alone."""
-
-    steps: tuple[Change, ...]
-    conflicts: tuple[Conflict, ...]
-
-
-def plan(
-    workspace: Workspace,
-    wanted: Sequence[Change],
-    force: frozenset[str] = frozenset(),
-    refuse: Callable[[str], str | None] = lambda _: None,
-) -> Plan:
-    """How to undo some changes. `force` names paths as they are shown; `refuse` says why a path must not be touched."""
-    steps: list[Change] = []
-    conflicts: list[Conflict] = []
-    similar = _similar(wanted)
-    for path, should, left in wanted:
-        now = _now(workspace, path, similar)
-        if now is None and path not in similar and workspace.is_occupied(path):
-            conflicts.append(Conflict(path, OTHER_KIND))
-            continue
-        if is_same(now, should):
-            continue
-        why = refuse(path)
-        if why is None and should is not None and not should.is_known:
-            why = NOT_KEPT
-        if why is None and not is_same(now, left) and shown_path(path) not in force:
-            why = CHANGED if left is None or left.is_known else NOT_SEEN
-        if why is None and now is not None and not now.is_known:
-            why = "its present content cannot be kept"
-        if why is None:
-            steps.append(Change(path, now, should))
-        else:
-            conflicts.append(Conflict(path, why))
-    kept, more = _keep_directories(workspace.root, steps)
-    return Plan(tuple(kept), tuple(conflicts + more))
-
-
-def _similar(changes: Sequence[Change]) -> set[str]:
-    """Paths that differ only in case: where that does not count, one of them answers for the other."""
-    seen: dict[str, str] = {}
-    found: set[str] = set()
-    for path, _, _ in changes:
-        other = seen.setdefault(path.casefold(), path)
-        if other != path:
-            found |= {other, path}
-    return found
-
-
-def _now(workspace: Workspace, path: str, similar: set[str]) -> Entry | None:
-    """What is at a path, under exactly this name."""
-    if path in similar and not workspace.has_name(path):
-        return None
-    return workspace.current(path)
-
-
-def _keep_directories(root: str, steps: list[Change]) -> tuple[list[Change], list[Conflict]]:
-    """Directories that would not be empty stay."""
-    going = {step.path for step in steps if step.after is None}
-    kept: list[Change] = []
-    conflicts: list[Conflict] = []
-    for step in sorted(steps, key=_depth, reverse=True):
-        is_removal = step.before is not None and step.before.kind == "directory" and _is_other(step)
-        inside = _names_in(f"{root}/{step.path}") if is_removal else []
-        if any(f"{step.path}/{name}" not in going for name in inside):
-            conflicts.append(Conflict(step.path, NOT_EMPTY))
-            going.discard(step.path)
-        else:
-            kept.append(step)
-    return sorted(kept), conflicts
-
-
-def _is_other(step: Change) -> bool:
-    return step.after is None or step.after.kind != "directory"
-
-
-def _names_in(path: str) -> list[str]:
-    with suppress(OSError):
-        return os.listdir(path)  # noqa: PTH208 - plain names
-    return []
 
 
 def carry_out(workspace: Workspace, contents: Contents, steps: Sequence[Change], most: int) -> list[Conflict]:
@@ -120,9 +24,9 @@ def carry_out(workspace: Workspace, contents: Contents, steps: Sequence[Change],
     problems: list[Conflict] = []
     due: list[Change] = []
     checked: dict[str, Entry | None] = {}
-    similar = _similar(steps)
+    similar = similar_paths(steps)
     for step in steps:
-        checked[step.path] = now = _now(workspace, step.path, similar)
+        checked[step.path] = now = current_entry(workspace, step.path, similar)
         if is_same(now, step.after):
             continue
         if is_same(now, step.before):

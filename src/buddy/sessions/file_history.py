@@ -136,6 +136,7 @@ def combine(steps: Sequence[Step], kept: Mapping[str, Recorded]) -> Combined:
     changes: dict[str, Change] = {}
     ends: dict[str, int] = {}
     mixed: set[str] = set()
+    foreign: set[bytes] = set()
     recorded = [kept[step.checkpoint_id] for step in steps if step.checkpoint_id in kept]
     for one in sorted(recorded, key=lambda one: one.began):
         for path, before, after in one.changes:
@@ -145,7 +146,10 @@ def combine(steps: Sequence[Step], kept: Mapping[str, Recorded]) -> Combined:
                 continue
             if one.began >= end and not is_same(first.after, before):
                 mixed.add(path)
+                foreign |= {before.content} if before is not None and before.content else set()
             if one.ended >= end:
                 changes[path], ends[path] = Change(path, first.before, after), one.ended
+    # What somebody else wrote may have been moved: then it is where the move put it.
+    mixed |= {path for path, _, after in changes.values() if after is not None and after.content in foreign}
     real = tuple(change for _, change in sorted(changes.items()) if not is_same(change.before, change.after))
     return Combined(real, frozenset(mixed), len(steps) - len(recorded))

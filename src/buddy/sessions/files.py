@@ -15,7 +15,7 @@ from buddy.approvals.questions import Question
 from buddy.checkpoints.checkpoints import CheckpointError, Checkpoints
 from buddy.checkpoints.entries import Change, Entry, shown_path
 from buddy.checkpoints.listing import contents_of, describe, listed, name_of
-from buddy.checkpoints.restoring import Conflict
+from buddy.checkpoints.planning import Conflict
 from buddy.checkpoints.store import Scope
 from buddy.checkpoints.windows import CallKey
 from buddy.errors import ProtocolError
