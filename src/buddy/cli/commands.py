@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 COMMANDS = (
     *("exec", "run", "resume", "session", "changes", "undo", "worktree", "attach", "ps", "replay", "daemon"),
     *("approvals", "trust", "model", "login", "logout", "memory", "project", "mcp", "node", "web", "acp"),
-    *("doctor", "demo", "completion", "help"),
+    *("storage", "backup", "restore", "doctor", "demo", "completion", "help"),
 )
 
 # Commands of other programs, and where their like is here. As single words they are no prompts.
@@ -116,6 +116,8 @@ def _add(commands: "Subparsers", name: str) -> None:
             from buddy.cli.parsing.mcp import ADD
         case "acp":
             from buddy.cli.parsing.acp import ADD
+        case "storage" | "backup" | "restore":
+            from buddy.cli.parsing.storage import ADD
         case "node":
             from buddy.cli.parsing.node import ADD
         case "approvals" | "trust":

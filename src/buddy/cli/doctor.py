@@ -25,6 +25,7 @@ from buddy.cli.doctor_extensions import check_extensions
 from buddy.cli.endpoint_check import check_endpoint
 from buddy.cli.mcp_check import check_servers, find_servers
 from buddy.cli.options import Options
+from buddy.cli.storage_check import check_storage
 from buddy.client.blocking import BlockingClient, connect_unix
 from buddy.config.load import load_config
 from buddy.config.paths import config_file, socket_path
@@ -79,6 +80,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
     except BuddyError as error:
         yield _failure("config", error)
     else:
+        yield check_storage(places.state_dir, config.storage)
         yield check_checkpoints(places.state_dir, config.checkpoints)
         yield _configuration(config, places)
         yield from _shared_log(log_url_of(config, os.environ, options.log))

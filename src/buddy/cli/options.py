@@ -98,6 +98,9 @@ class Options(argparse.Namespace):
     expires: str | None = None
     lines: int = 0
     wait: str = "1m"
+    older_than: str | None = None
+    max_size: str | None = None
+    replace: bool = False
     follow: bool = False
     remove: bool = False
     name: str = ""

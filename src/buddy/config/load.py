@@ -25,6 +25,7 @@ from buddy.config.settings import (
     MemorySettings,
     Profile,
     ServerSettings,
+    StorageSettings,
     ToolSettings,
 )
 from buddy.config.tables import Table
@@ -109,6 +110,7 @@ class _Reader:
             node=self._table(("node",), tables["node"], NodeSettings),
             cluster=self._table(("cluster",), tables["cluster"], ClusterSettings),
             checkpoints=self._table(("checkpoints",), tables["checkpoints"], CheckpointSettings),
+            storage=self._table(("storage",), tables["storage"], StorageSettings),
             permissions=tables["permissions"],
             limits=tables["limits"],
             source=self._source,

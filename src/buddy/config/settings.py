@@ -156,6 +156,14 @@ class CheckpointSettings(Table, frozen=True):
     keep_days: Seconds = 14.0
 
 
+class StorageSettings(Table, frozen=True):
+    """`[storage]`. The daemon removes sessions that were not used for `keep_days`, and the oldest while the state
+    directory takes more than `max_total_mb`; unless one of them is set, it removes none."""
+
+    keep_days: Positive | None = None
+    max_total_mb: Positive | None = None
+
+
 class Config(Struct, frozen=True):
     """The complete file and its path (empty if there is none); relative paths in it start from its folder."""
 
@@ -171,6 +179,7 @@ class Config(Struct, frozen=True):
     node: NodeSettings = NodeSettings()
     cluster: ClusterSettings = ClusterSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
+    storage: StorageSettings = StorageSettings()
     permissions: dict[str, Any] = field(default_factory=dict[str, Any])
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     source: str = ""

@@ -27,6 +27,7 @@ from buddy.daemon.node import has_several_users
 from buddy.daemon.opening import open_runtime
 from buddy.daemon.runtime import Runtime, unix_ms
 from buddy.daemon.socketlink import ServerSocketLink
+from buddy.daemon.storage import prune_daily
 from buddy.daemon.web.web import Web
 from buddy.errors import UserError
 from buddy.sessions.handing_over import settle
@@ -125,8 +126,10 @@ class _Daemon:
             group.create_task(self._web.serve(*web) if web is not None else self._web.reopen())
             group.create_task(prune_checkpoints(self._runtime.checkpoints))
             restarting = group.create_task(self._hand_over_when_asked())
+            pruning = group.create_task(prune_daily(self._runtime, self._places.state_dir))
             await self._runtime.stopping.wait()
             restarting.cancel()
+            pruning.cancel()
             log.info("stopping")
             server.close()
             await self._close()

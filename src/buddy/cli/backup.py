@@ -1,0 +1,268 @@
+"""`buddy backup DIR` and `buddy restore DIR`: a copy of the state directory, and back.
+
+Invariants: a directory with a manifest is complete, because the manifest is written last and the directory gets its
+name after that; each database is copied in one read transaction, so a running daemon may go on; nothing is restored
+unless every file is what the manifest says, and what is there is only ever moved away, never overwritten.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from buddy.cli.daemon import is_free
+from buddy.cli.options import Options
+from buddy.cli.settings import places_of
+from buddy.cli.storage import format_size, refuse_shared_log
+from buddy.errors import UserError
+from buddy.log.database import connect
+from buddy.log.schema import MIGRATIONS, explain
+from buddy.log.usage import DATABASE
+from buddy.terminal.phrases import plural
+from buddy.version import VERSION
+
+MANIFEST = "backup.json"
+CHUNK = 1024 * 1024
+# The socket, the lock and the caches of this machine, and logs: a restored daemon writes its own.
+LEFT_OUT = frozenset({"run", "logs", "confined", "confined.lock", "daemon.lock", "sandbox.json", "tmp"})
+_SQLITE = b"SQLite format 3\0"
+
+
+class BackedUpFile(Struct, frozen=True):
+    path: str
+    size: int
+    sha256: str
+
+
+class Manifest(Struct, frozen=True, rename="camel"):
+    """`schema` is the version of the database's tables."""
+
+    version: str
+    schema: int
+    created_at: int
+    files: tuple[BackedUpFile, ...]
+
+
+def backup(options: Options) -> int:
+    refuse_shared_log(options)
+    state_dir, folder = places_of(options).state_dir, Path(options.folder).absolute()
+    if not (state_dir / DATABASE).exists():
+        raise UserError(f"no sessions in {state_dir}", hint="choose another --state-dir", exit_code=1)
+    if folder.exists():
+        raise UserError(f"{folder} exists already", hint="name a directory that does not exist; it is created")
+    if folder.is_relative_to(state_dir):
+        raise UserError(f"{folder} is inside of what it should be a copy of", hint="choose a place elsewhere")
+    try:
+        manifest = _build(state_dir, folder)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}", exit_code=75) from error
+    size = format_size(sum(file.size for file in manifest.files))
+    print(f"backed up {plural(len(manifest.files), 'file')}, {size}, into {folder}", file=sys.stderr)
+    return 0
+
+
+def restore(options: Options) -> int:
+    refuse_shared_log(options)
+    state_dir, folder = places_of(options).state_dir, Path(options.folder).absolute()
+    manifest = _read_manifest(folder)
+    if not is_free(state_dir / "daemon.lock"):
+        raise UserError(f"a daemon is running on {state_dir}", hint="buddy daemon stop", exit_code=75)
+    if (state_dir / DATABASE).exists() and not options.replace:
+        raise UserError(
+            f"{state_dir} has sessions already", hint="--replace moves them away; or choose another --state-dir"
+        )
+    new = _sibling(state_dir, "restoring")
+    try:
+        with _removed_on_error(new):
+            _copy_checked(folder, new, manifest)
+            _change(new / DATABASE, "PRAGMA journal_mode = WAL")
+            moved = _put_in_place(new, state_dir)
+    except OSError as error:
+        raise UserError(f"{state_dir} cannot be written: {error.strerror}", exit_code=75) from error
+    if moved is not None:
+        print(f"what was there is in {moved}", file=sys.stderr)
+    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(manifest.created_at / 1000))
+    print(f"restored {state_dir} as of {made}", file=sys.stderr)
+    return 0
+
+
+# --- making a backup -------------------------------------------------------------------------------------------------
+
+
+def _build(state_dir: Path, folder: Path) -> Manifest:
+    new = _sibling(folder, "partial")
+    with _removed_on_error(new):
+        new.mkdir(mode=0o700, parents=True)
+        # The log first: a blob is stored before the event that names it, so those of this copy are there.
+        _copy_database(state_dir / DATABASE, new / DATABASE, clears_owners=True)
+        for path in _files_of(state_dir):
+            relative = path.relative_to(state_dir)
+            with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+                _copy(path, new / relative)
+        files = tuple(_describe(path, new) for path in sorted(new.rglob("*")) if path.is_file())
+        manifest = Manifest(VERSION, _schema_of(new / DATABASE), int(time.time() * 1000), files)
+        _write_synced(new / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
+        new.rename(folder)
+    _sync_folder(folder.parent)
+    return manifest
+
+
+def _files_of(state_dir: Path) -> Iterator[Path]:
+    """What belongs into a backup, but for the log's database."""
+    for place in sorted(state_dir.iterdir()):
+        if place.name in LEFT_OUT or place.name.startswith(DATABASE):
+            continue
+        for path in sorted(place.rglob("*")) if place.is_dir() and not place.is_symlink() else [place]:
+            if path.is_file() and not path.is_symlink() and not path.name.endswith(("-wal", "-shm", ".lock")):
+                yield path
+
+
+def _copy(path: Path, copy: Path) -> None:
+    _make_folder(copy.parent)
+    with path.open("rb") as file:
+        is_database = file.read(len(_SQLITE)) == _SQLITE
+    if is_database:
+        _copy_database(path, copy)
+        return
+    shutil.copyfile(path, copy)
+    copy.chmod(0o600)
+    _sync(copy)
+
+
+def _copy_database(path: Path, copy: Path, *, clears_owners: bool = False) -> None:
+    """A database as of one moment, whoever writes to it meanwhile."""
+    try:
+        source = connect(path, apsw.SQLITE_OPEN_READONLY)
+        try:
+            source.set_busy_timeout(5000)
+            source.execute("VACUUM INTO ?", (str(copy),))
+        finally:
+            source.close()
+        copy.chmod(0o600)
+        if clears_owners:  # whoever works on the original does not work on the copy
+            _change(copy, "UPDATE sessions SET owner = NULL; DELETE FROM owners")
+    except apsw.Error as error:
+        raise explain(error, path) from error
+    _sync(copy)
+
+
+def _change(path: Path, statements: str) -> None:
+    db = connect(path, apsw.SQLITE_OPEN_READWRITE)
+    try:
+        db.execute(statements).get  # noqa: B018 - reads the result to its end
+    finally:
+        db.close()
+
+
+def _schema_of(path: Path) -> int:
+    db = connect(path, apsw.SQLITE_OPEN_READONLY)
+    try:
+        return db.pragma("user_version")
+    finally:
+        db.close()
+
+
+# --- restoring -------------------------------------------------------------------------------------------------------
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    try:
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    except FileNotFoundError:
+        raise UserError(f"{folder} is not a complete backup: no {MANIFEST}", hint="buddy backup creates one") from None
+    except (OSError, msgspec.DecodeError) as error:
+        raise UserError(f"{folder / MANIFEST} cannot be read ({error})", hint="restore another backup") from error
+    if manifest.schema > len(MIGRATIONS):
+        raise UserError(
+            f"{folder} was made by a newer Buddy ({manifest.version}, schema {manifest.schema}; this one knows "
+            f"{len(MIGRATIONS)})",
+            hint="upgrade Buddy, and try again",
+        )
+    return manifest
+
+
+def _copy_checked(folder: Path, new: Path, manifest: Manifest) -> None:
+    new.mkdir(mode=0o700, parents=True)
+    for file in manifest.files:
+        path = new / file.path
+        if not path.resolve().is_relative_to(new.resolve()):
+            raise UserError(f"{folder / MANIFEST} names {file.path!r}, which is outside of it")
+        _make_folder(path.parent)
+        try:
+            shutil.copyfile(folder / file.path, path)
+        except FileNotFoundError:
+            raise UserError(f"{folder / file.path} is missing", hint="restore another backup") from None
+        path.chmod(0o600)
+        if _describe(path, new) != file:
+            raise UserError(f"{folder / file.path} is not what was backed up", hint="restore another backup")
+        _sync(path)
+
+
+def _put_in_place(new: Path, state_dir: Path) -> Path | None:
+    """Give the restored directory its name; returns where the one before is now."""
+    moved = None
+    if state_dir.exists() and any(state_dir.iterdir()):
+        moved = _sibling(state_dir, "before")
+        state_dir.rename(moved)
+    elif state_dir.exists():
+        state_dir.rmdir()
+    new.rename(state_dir)
+    _sync_folder(state_dir.parent)
+    return moved
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def _sibling(path: Path, word: str) -> Path:
+    return path.with_name(f"{path.name}.{word}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}")
+
+
+@contextlib.contextmanager
+def _removed_on_error(folder: Path) -> Generator[None]:
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _describe(path: Path, root: Path) -> BackedUpFile:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(CHUNK):
+            digest.update(part)
+    return BackedUpFile(str(path.relative_to(root)), path.stat().st_size, digest.hexdigest())
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    path.chmod(0o600)
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

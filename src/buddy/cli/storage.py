@@ -1,0 +1,186 @@
+"""`buddy storage`: what sessions, blobs and checkpoints take on the disk, and removing old sessions.
+
+Invariant: a session is removed as by `buddy session delete`, by whoever has it open: the daemon, or this command.
+"""
+
+import json
+import os
+import re
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+from msgspec import to_builtins
+
+from buddy.cli.connect import blocking_client
+from buddy.cli.daemon import is_free
+from buddy.cli.options import Options
+from buddy.cli.settings import places_of, read_config
+from buddy.daemon.opening import log_url_of
+from buddy.daemon.storage import Removal, StorageUsage, measure, plan
+from buddy.errors import ProtocolError, UserError
+from buddy.log.database import connect
+from buddy.log.usage import DATABASE, SessionUsage, read_sessions
+from buddy.protocol.durations import parse_duration
+from buddy.terminal.escape import escape, one_line
+from buddy.terminal.phrases import plural
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+PARTS = ("sessions", "blobs", "checkpoints", "memory", "logs", "other")
+
+
+def storage(options: Options) -> int:
+    refuse_shared_log(options)
+    return _prune(options) if options.action == "prune" else _show(options)
+
+
+def refuse_shared_log(options: Options) -> None:
+    """These commands are about files; a shared log is PostgreSQL's."""
+    if log_url_of(read_config(options), os.environ, options.log) is not None:
+        raise UserError(
+            "the log is shared, in PostgreSQL: its size and its backup are the database's",
+            hint="pg_dump, or the tools of whoever runs the database; buddy session export --all",
+        )
+
+
+def format_size(size: int) -> str:
+    """`812 B`, `4.2 MiB`."""
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def parse_size(text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise UserError(f"--max-size: {text!r} is not a size", hint="such as 500MB or 5GB")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def _show(options: Options) -> int:
+    state_dir = places_of(options).state_dir
+    used, sessions = measure(state_dir), read_sessions(state_dir)
+    largest = sorted(sessions, key=lambda one: one.size, reverse=True)[: max(options.limit, 0)]
+    if options.json:
+        parts = {**to_builtins(used), "total": used.total}
+        print(
+            json.dumps(
+                {"stateDir": str(state_dir), **parts, "count": len(sessions), "largest": list(map(_plain, largest))}
+            )
+        )
+        return 0
+    print(f"{escape(str(state_dir))}: {format_size(used.total)}")
+    for part in PARTS:
+        print(f"  {part:<12}{format_size(getattr(used, part)):>11}{_note(part, used, len(sessions))}")
+    if largest:
+        print("largest sessions:")
+    for one in largest:
+        print(_line(one))
+    return 0
+
+
+def _note(part: str, used: StorageUsage, count: int) -> str:
+    if part != "sessions":
+        return ""
+    free = f", {format_size(used.free)} of it free" if used.free else ""
+    return f"  {plural(count, 'session')}{free}"
+
+
+def _line(one: SessionUsage) -> str:
+    day = time.strftime("%Y-%m-%d", time.localtime(one.updated_at / 1000))
+    title = one_line(one.title, 40)
+    return f"  {format_size(one.size):>11}  {day}  {one.session_id}  {escape(title)}".rstrip()
+
+
+def _plain(one: SessionUsage) -> dict[str, object]:
+    return {
+        "sessionId": one.session_id,
+        "title": one.title,
+        "state": one.state,
+        "updatedAt": one.updated_at,
+        "events": one.events,
+        "size": one.size,
+    }
+
+
+def _prune(options: Options) -> int:
+    removal = _removal(options)
+    if not options.dry_run and not options.yes and not (sys.stdin.isatty() and not options.json):
+        raise UserError(
+            "prune needs --yes or --dry-run here: nobody can be asked", hint="add --dry-run to see what it would remove"
+        )
+    state_dir = places_of(options).state_dir
+    before = measure(state_dir)
+    chosen = plan(state_dir, removal)
+    size = sum(one.size for one in chosen)
+    if not options.json:
+        for one in chosen:
+            print(_line(one))
+    if not options.dry_run and chosen and (options.yes or _confirm(len(chosen), size)):
+        chosen = _remove(options, chosen)
+        _shrink(state_dir)
+    elif not options.dry_run:
+        chosen = []
+    freed = max(0, before.total - measure(state_dir).total)
+    if options.json:
+        shown = {"dryRun": options.dry_run, "removed": list(map(_plain, chosen)), "freed": freed}
+        print(json.dumps(shown))
+    elif options.dry_run:
+        print(f"{plural(len(chosen), 'session')} would be removed, {format_size(size)}", file=sys.stderr)
+    else:
+        print(f"removed {plural(len(chosen), 'session')}; {format_size(freed)} less on the disk", file=sys.stderr)
+    return 0
+
+
+def _removal(options: Options) -> Removal:
+    if options.older_than is None and options.max_size is None:
+        raise UserError(
+            "say what to remove: --older-than DURATION, --max-size SIZE, or both",
+            hint="buddy storage prune --older-than 90d --dry-run",
+        )
+    before = None
+    if options.older_than is not None:
+        seconds = parse_duration(options.older_than)
+        if seconds is None:
+            raise UserError(f"--older-than: {options.older_than!r} is not a duration", hint="such as 12h or 90d")
+        before = int((time.time() - seconds) * 1000)
+    return Removal(before, None if options.max_size is None else parse_size(options.max_size))
+
+
+def _confirm(count: int, size: int) -> bool:
+    print(
+        f"Remove {plural(count, 'session')} ({format_size(size)}) for good? [y/N] ", end="", file=sys.stderr, flush=True
+    )
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _remove(options: Options, chosen: list[SessionUsage]) -> list[SessionUsage]:
+    removed: list[SessionUsage] = []
+    with blocking_client(options, "cli") as client:
+        for one in chosen:
+            try:
+                client.ask("delete_session", {}, one.session_id)
+            except ProtocolError as error:
+                print(f"{one.session_id} is kept: {escape(error.message)}", file=sys.stderr)
+            else:
+                removed.append(one)
+    return removed
+
+
+def _shrink(state_dir: Path) -> None:
+    """Give free pages back to the disk, if no daemon would have to wait for that; new events use them otherwise."""
+    if not is_free(state_dir / "daemon.lock"):
+        return
+    with suppress(apsw.BusyError):
+        db = connect(state_dir / DATABASE, apsw.SQLITE_OPEN_READWRITE)
+        try:
+            db.execute("VACUUM")
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        finally:
+            db.close()

@@ -1,0 +1,87 @@
+"""What each session takes of the database and of the blobs, found without a lease and without writing."""
+
+from pathlib import Path
+
+import apsw
+from msgspec import Struct
+
+from buddy.log.schema import explain, open_reader
+
+DATABASE = "buddy.db"
+ROW_OVERHEAD = 60
+"""Bytes that an event takes beside its payload: its row, and its entry in the index."""
+
+_SESSIONS = f"""
+SELECT s.id, coalesce(s.title, ''), s.state, s.updated_at, coalesce(e.events, 0), coalesce(e.size, 0)
+FROM sessions s LEFT JOIN (
+  SELECT session, count(*) AS events, sum(octet_length(payload) + {ROW_OVERHEAD}) AS size FROM events GROUP BY session
+) e ON e.session = s.key ORDER BY s.updated_at
+"""  # noqa: S608 - a constant
+_BLOBS = "SELECT s.id, b.blob FROM blob_refs b JOIN sessions s ON s.key = b.session"
+
+
+class SessionUsage(Struct, frozen=True):
+    """Sizes are in bytes; a blob counts in each session that names it."""
+
+    session_id: str
+    title: str
+    state: str
+    updated_at: int
+    events: int
+    log: int
+    blobs: int = 0
+
+    @property
+    def size(self) -> int:
+        return self.log + self.blobs
+
+    @property
+    def is_active(self) -> bool:
+        return self.state in ("running", "awaiting_approval")
+
+
+def read_sessions(state_dir: Path) -> list[SessionUsage]:
+    """Every session, the one that was not used for longest first; none if there is no database."""
+    path = state_dir / DATABASE
+    if not path.exists():
+        return []
+    try:
+        reader = open_reader(path)
+        try:
+            rows = list(reader.execute(_SESSIONS))
+            sizes: dict[str, int] = {}
+            for session_id, blob in reader.execute(_BLOBS):
+                sizes[session_id] = sizes.get(session_id, 0) + _blob_size(state_dir / "blobs", blob)
+        finally:
+            reader.close()
+    except apsw.Error as error:
+        raise explain(error, path) from error
+    return [
+        SessionUsage(session_id, title, state, used, events, size, sizes.get(session_id, 0))
+        for session_id, title, state, used, events, size in rows
+    ]
+
+
+def free_bytes(state_dir: Path) -> int:
+    """What the file of the database has room for without growing: pages that deleted sessions have left."""
+    path = state_dir / DATABASE
+    if not path.exists():
+        return 0
+    try:
+        reader = open_reader(path)
+        try:
+            return reader.pragma("freelist_count") * reader.pragma("page_size")
+        finally:
+            reader.close()
+    except apsw.Error as error:
+        raise explain(error, path) from error
+
+
+def _blob_size(root: Path, blob: str) -> int:
+    folder = root / blob[:2] / blob[2:4]
+    for path in (folder / f"{blob}.z", folder / blob):
+        try:
+            return path.stat().st_size
+        except OSError:
+            continue
+    return 0

@@ -1,0 +1,122 @@
+"""`buddy backup` and `buddy restore`: a copy while the daemon works, after it was killed, and what is refused."""
+
+import asyncio
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.test_recovery import violations
+from tests.daemon.test_restart import begin
+from tests.harness.daemon import Daemon
+from tests.harness.logs import read_state_dir
+from tests.harness.processes import wait_until
+from tests.harness.scripts import MARK, section, shell
+
+SCRIPT = [
+    section(
+        "^work",
+        shell(f"{MARK}; echo one >> words"),
+        shell(f"{MARK}; echo > started; exec sleep 600"),
+        shell(f"{MARK}; echo three >> words"),
+        {"text": "done"},
+    ),
+    section("^large", shell("seq 100000"), {"text": "large"}),
+    section("^count", {"text": "one two three"}),
+]
+
+
+def state_of(daemon: Daemon, session_id: str) -> str:
+    found = json.loads(daemon.run("session", "list", "--all", "--json").out)["sessions"]
+    return next(one["state"] for one in found if one["sessionId"] == session_id)
+
+
+@pytest.mark.parametrize("moment", ["running", "killed"])
+async def test_a_run_continues_in_what_was_restored(tmp_path: Path, moment: str) -> None:
+    copy, daemon = tmp_path / "copy", Daemon(tmp_path, script=SCRIPT)
+    with daemon:
+        large = json.loads(daemon.run("exec", "large", "--approve", "all", "--json").out)["sessionId"]
+        session_id = await begin(daemon, "work")
+        await asyncio.to_thread(wait_until, (daemon.workspace / "started").exists, "the second command to start")
+        if moment == "killed":
+            daemon.kill()
+        done = daemon.run("backup", str(copy))
+        assert done.code == 0, done.err
+        if moment == "running":
+            daemon.kill()
+    before = await read_state_dir(daemon.state_dir)
+    shutil.rmtree(daemon.state_dir)
+    assert daemon.run("restore", str(copy)).code == 0
+    with daemon:
+        await asyncio.to_thread(wait_until, lambda: state_of(daemon, session_id) == "idle", "the run to be continued")
+        assert daemon.run("exec", "--session", large, "count").out.strip() == "one two three"
+        assert daemon.run("changes", session_id).code == 0
+    after = await read_state_dir(daemon.state_dir)
+    assert [event.line() for event in after[large][: len(before[large])]] == [event.line() for event in before[large]]
+    assert "UNKNOWN_OUTCOME" in str([event.line() for event in after[session_id]])
+    assert (daemon.workspace / "words").read_text().split() == ["one", "three"]
+    assert await violations(daemon) == []
+
+
+def test_what_is_incomplete_damaged_or_newer_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
+    assert daemon.run("exec", "count").code == 0
+    assert daemon.run("backup", str(copy)).code == 0
+    manifest, database = copy / "backup.json", copy / "buddy.db"
+    described, content = manifest.read_text(), database.read_bytes()
+    other = ("--state-dir", str(tmp_path / "other"))
+
+    def refused(words: str) -> None:
+        done = daemon.run("restore", str(copy), *other)
+        assert done.code == 64
+        assert words in done.err, done.err
+        assert not (tmp_path / "other").exists()
+        assert not list(tmp_path.glob("other*")), "nothing is left of the attempt"
+
+    manifest.unlink()
+    refused("not a complete backup")
+    manifest.write_text(described.replace('"schema": ', '"schema": 9'))
+    refused("newer Buddy")
+    manifest.write_text(described.replace('"path": "buddy.db"', '"path": "../buddy.db"'))
+    refused("outside of it")
+    manifest.write_text(described)
+    database.write_bytes(content[:-1] + b"x")
+    refused("is not what was backed up")
+    database.unlink()
+    refused("is missing")
+    database.write_bytes(content)
+    assert daemon.run("restore", str(copy), *other).code == 0
+    assert daemon.run("exec", "-c", "count", *other).code == 0
+
+
+def test_sessions_that_are_there_are_moved_away_and_never_overwritten(tmp_path: Path) -> None:
+    daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
+    assert daemon.run("backup", str(copy)).code == 1, "there is nothing yet"
+    assert daemon.run("exec", "count").code == 0
+    assert daemon.run("backup", str(copy)).code == 0
+    assert daemon.run("backup", str(copy)).code == 64, "a backup is not overwritten"
+    assert daemon.run("backup", str(daemon.state_dir / "copy")).code == 64
+    assert daemon.run("restore", str(copy)).code == 64
+    with daemon:
+        assert daemon.run("restore", str(copy), "--replace").code == 75
+    assert daemon.run("restore", str(copy), "--replace").code == 0
+    [moved] = tmp_path.glob("state.before-*")
+    assert (moved / "buddy.db").exists()
+    assert daemon.run("exec", "-c", "count").code == 0
+
+
+def test_a_backup_that_is_killed_leaves_nothing_under_its_name(tmp_path: Path) -> None:
+    daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
+    assert daemon.run("exec", "large", "--approve", "all").code == 0
+    with daemon.spawn("backup", str(copy)) as command:
+        wait_until(lambda: bool(list(tmp_path.glob("copy*"))), "the backup to begin")
+        command.signal(signal.SIGKILL)
+        command.process.wait()
+    if copy.exists():  # it was faster
+        assert daemon.run("restore", str(copy), "--replace").code == 0
+    else:
+        [partial] = tmp_path.glob("copy.partial-*")
+        assert daemon.run("restore", str(partial), "--replace").code == 64
+    assert daemon.run("exec", "-c", "count").code == 0

@@ -1,0 +1,122 @@
+"""`buddy storage`: what sessions take, and removing those that nobody has used for long."""
+
+import json
+import time
+from pathlib import Path
+
+import apsw
+
+from buddy.cli.storage import format_size, parse_size
+from buddy.cli.storage_check import check_storage
+from buddy.config.settings import StorageSettings
+from buddy.daemon.storage import Removal, choose, measure
+from buddy.log.database import connect
+from buddy.log.usage import SessionUsage
+from tests.harness.daemon import Daemon
+from tests.harness.processes import wait_until
+from tests.harness.scripts import section, shell
+
+DAY_MS = 24 * 3600 * 1000
+SCRIPT = [
+    section("^large", shell("head -c 300000 /dev/urandom | base64"), {"text": "large"}),
+    section("^wait", shell("exec sleep 600"), {"text": "never"}),
+    section("^small", {"text": "small"}),
+]
+
+
+def run_session(daemon: Daemon, text: str) -> str:
+    done = daemon.run("exec", text, "--approve", "all", "--json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)["sessionId"]
+
+
+def make_old(daemon: Daemon, session_id: str, days: int) -> None:
+    """Let a session have been used for the last time some days ago."""
+    db = connect(daemon.state_dir / "buddy.db", apsw.SQLITE_OPEN_READWRITE)
+    db.set_busy_timeout(5000)
+    then = int(time.time() * 1000) - days * DAY_MS
+    db.execute("UPDATE sessions SET updated_at = ? WHERE id = ?", (then, session_id))
+    db.close()
+
+
+def listed(daemon: Daemon) -> set[str]:
+    found = json.loads(daemon.run("session", "list", "--all", "--json").out)["sessions"]
+    return {one["sessionId"] for one in found}
+
+
+def blobs(daemon: Daemon) -> list[Path]:
+    return [path for path in (daemon.state_dir / "blobs").rglob("*") if path.is_file()]
+
+
+def test_it_shows_what_each_part_and_the_largest_sessions_take(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    small, large = run_session(daemon, "small"), run_session(daemon, "large")
+    shown = json.loads(daemon.run("storage", "--json").out)
+    assert [one["sessionId"] for one in shown["largest"]] == [large, small]
+    assert shown["blobs"] == sum(path.stat().st_size for path in blobs(daemon)) > 200_000
+    assert shown["largest"][0]["size"] > shown["blobs"]
+    parts = ("sessions", "blobs", "checkpoints", "memory", "logs", "other")
+    assert shown["total"] == sum(shown[part] for part in parts)
+    text = daemon.run("storage").out
+    assert f"sessions  {shown['count']}" not in text
+    assert "2 sessions" in text
+    assert large in text
+
+
+def test_pruning_by_age_removes_sessions_that_nobody_has_used_since(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    old, new = run_session(daemon, "large"), run_session(daemon, "small")
+    make_old(daemon, old, 100)
+    for path in blobs(daemon):
+        path.touch()
+    assert daemon.run("storage", "prune").code == 64
+    assert daemon.run("storage", "prune", "--older-than", "90d").code == 64, "nobody can be asked"
+    assert daemon.run("storage", "prune", "--older-than", "long").code == 64
+    would = daemon.run("storage", "prune", "--older-than", "90d", "--dry-run")
+    assert (old in would.out, new in would.out) == (True, False)
+    assert listed(daemon) == {old, new}
+    before = measure(daemon.state_dir).sessions
+    done = daemon.run("storage", "prune", "--older-than", "90d", "--yes", "--json")
+    assert [one["sessionId"] for one in json.loads(done.out)["removed"]] == [old]
+    assert listed(daemon) == {new}
+    assert measure(daemon.state_dir).sessions <= before
+    assert daemon.run("exec", "--session", new, "small").code == 0
+
+
+def test_pruning_by_size_removes_the_oldest_first_and_no_active_session() -> None:
+    sessions = [
+        SessionUsage(f"sess_{number}", "", "running" if number == 1 else "idle", number, 1, 100) for number in range(5)
+    ]
+    assert [one.session_id for one in choose(sessions, 500, Removal(max_size=250))] == ["sess_0", "sess_2", "sess_3"]
+    assert choose(sessions, 500, Removal(max_size=500)) == []
+    assert [one.session_id for one in choose(sessions, 0, Removal(before=3))] == ["sess_0", "sess_2"]
+    assert choose(sessions, 10**9, Removal()) == []
+
+
+def test_the_daemon_prunes_only_if_the_configuration_asks_for_it(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    old, new = run_session(daemon, "small"), run_session(daemon, "small")
+    make_old(daemon, old, 40)
+    with daemon:
+        assert listed(daemon) == {old, new}
+        daemon.stop()
+        daemon.config.write_text(daemon.config.read_text() + "\n[storage]\nkeep_days = 30\n")
+        daemon.start()
+        wait_until(lambda: listed(daemon) == {new}, "the old session to be removed")
+        assert f"removed {old}" in daemon.log()
+        assert daemon.run("exec", "--session", new, "small").code == 0
+
+
+def test_doctor_mentions_a_state_directory_that_has_grown_large(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    run_session(daemon, "small")
+    assert "ok    storage" in daemon.run("doctor").out
+    check = check_storage(daemon.state_dir, StorageSettings(), large=1000)
+    assert check.status == "warn"
+    assert "buddy storage prune" in check.hint
+    assert check_storage(daemon.state_dir, StorageSettings(keep_days=30), large=1000).status == "ok"
+
+
+def test_sizes_are_read_and_written_as_people_do() -> None:
+    assert [parse_size(text) for text in ("10", "5GB", "1.5 MiB", "2k")] == [10, 5 * 1024**3, 3 * 512 * 1024, 2048]
+    assert [format_size(size) for size in (0, 1023, 1024, 5 * 1024**3)] == ["0 B", "1023 B", "1.0 KiB", "5.0 GiB"]
