@@ -7,6 +7,7 @@ import msgspec
 
 from buddy.models.completions import Messages
 from buddy.models.contract import Item, Prompt
+from buddy.models.gemini_items import GeminiParts, join_contents
 from buddy.models.message_items import encode_blocks, join_messages
 from buddy.models.response_items import encode_item
 from buddy.steps import at_once
@@ -14,7 +15,7 @@ from buddy.steps import at_once
 
 def invalid_on_any_wire(items: Sequence[Item]) -> str | None:
     """Why a server would refuse it; empty if it would not."""
-    return _invalid_messages(items) or _invalid_input(items) or _invalid_blocks(items)
+    return _invalid_messages(items) or _invalid_input(items) or _invalid_blocks(items) or _invalid_contents(items)
 
 
 def _invalid_messages(items: Sequence[Item]) -> str | None:
@@ -77,3 +78,20 @@ def _invalid_blocks(items: Sequence[Item]) -> str | None:
         if any(block["type"] == "text" and not block["text"].strip() for block in blocks):
             return "anthropic: a blank text"
     return f"anthropic: {waiting} have no result" if waiting else None
+
+
+def _invalid_contents(items: Sequence[Item]) -> str | None:
+    """Gemini: roles alternate, and the content after calls has a result for each, by its name."""
+    parts = GeminiParts("here")
+    encoded = [at_once(parts.encode(item)) for item in items]
+    contents: list[dict[str, Any]] = msgspec.json.decode(b"[" + b"".join(join_contents(items, encoded)) + b"]")
+    waiting: list[tuple[str, str]] = []
+    for number, content in enumerate(contents):
+        if number and content["role"] == contents[number - 1]["role"]:
+            return f"gemini: two contents of the {content['role']}"
+        results = [part["functionResponse"] for part in content["parts"] if "functionResponse" in part]
+        if sorted((result["id"], result["name"]) for result in results) != sorted(waiting):
+            return f"gemini: {results} for the calls {waiting}"
+        calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
+        waiting = [(call["id"], call["name"]) for call in calls]
+    return f"gemini: {waiting} have no result" if waiting else None

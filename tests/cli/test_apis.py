@@ -16,6 +16,9 @@ SIGNED: dict[str, list[Chunk]] = {
     "responses": [
         {"type": "response.output_item.done", "item": {"type": "reasoning", "encrypted_content": SIGNATURE}},
     ],
+    "gemini": [
+        {"candidates": [{"content": {"parts": [{"text": "Hm.", "thought": True, "thoughtSignature": SIGNATURE}]}}]},
+    ],
     "anthropic": [
         {"type": "content_block_start", "index": 70, "content_block": {"type": "thinking", "thinking": "Hm."}},
         {"type": "content_block_delta", "index": 70, "delta": {"type": "signature_delta", "signature": SIGNATURE}},

@@ -190,7 +190,7 @@ def test_no_error_repeats_a_key_and_no_repr_shows_one():
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("[models.a]\napi = 'chat'", "available: completions, responses, anthropic, scripted"),
+        ("[models.a]\napi = 'chat'", "available: completions, responses, anthropic, gemini, scripted"),
         ("[models.a]\ncontext_limit = 'lots'", "context_limit takes a whole number"),
         ("[agent]\nmax_turns = '9'", "max_turns takes a whole number"),
         ("[agent]\ntemperature = 'hot'", "temperature takes a number"),

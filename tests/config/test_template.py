@@ -43,6 +43,7 @@ def test_every_example_of_the_template_is_a_profile_that_works():
         "openrouter-glm",
         "kimi",
         "claude",
+        "gemini",
         "ollama",
         "my-server",
     ]

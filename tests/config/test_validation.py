@@ -25,7 +25,7 @@ MODEL = "[models.a]\napi_base_url = 'http://127.0.0.1:9'\n"
             f"{MODEL}api = 'chat'",
             3,
             "api in [models.a] cannot be 'chat'",
-            "completions, responses, anthropic, scripted",
+            "completions, responses, anthropic, gemini, scripted",
         ),
         (f"{MODEL}retry_seconds = -1", 3, "must be a number of at least 0", "a number"),
         (

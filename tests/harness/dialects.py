@@ -14,6 +14,7 @@ import msgspec
 from buddy.models.anthropic import Anthropic
 from buddy.models.completions import Completions
 from buddy.models.contract import Piece, Provider
+from buddy.models.gemini import Gemini
 from buddy.models.responses import Responses
 from tests.harness.fake_model import Answer, Chunk, FakeModel, Request, delta, ending
 
@@ -213,7 +214,60 @@ class Claude:
         return request.body.get("stream", False)
 
 
-DIALECTS: tuple[Dialect, ...] = (Chat(), Response(), Claude())
+class GoogleGemini:
+    """Gemini; it sends calls complete, so their parts are put together here, and one that is not is marked as such."""
+
+    name = "gemini"
+    path = "/v1/models/m:streamGenerateContent?alt=sse"
+    other = "completions"
+    opens = 0
+
+    def text(self, text: str) -> list[Chunk]:
+        return [_candidate(content={"role": "model", "parts": [{"text": text}]})]
+
+    def thought(self, text: str) -> list[Chunk]:
+        part = {"text": text, "thought": True, "thoughtSignature": "c2lnbmVk"}
+        return [_candidate(content={"role": "model", "parts": [part]})]
+
+    def opened(self, at: int | None, call_id: str | None, name: str | None) -> list[Chunk]:
+        return [{"opened": _given(id=call_id, name=name), "at": at}]
+
+    def grown(self, at: int | None, call_id: str | None, part: str) -> list[Chunk]:  # noqa: ARG002 - by index here
+        return [{"grown": part, "at": at}]
+
+    def ends(self, finish: str, usage: Chunk | None = None) -> list[Chunk]:
+        reason = "MAX_TOKENS" if finish == "length" else "STOP"
+        return [_candidate(finishReason=reason) | _given(usageMetadata=usage)]
+
+    def usage(self, used: int, made: int, cached: int | None = None) -> Chunk:
+        thoughts = {"candidatesTokenCount": made - 1, "thoughtsTokenCount": 1} if made else {"candidatesTokenCount": 0}
+        return {"promptTokenCount": used, **thoughts, **_given(cachedContentTokenCount=cached)}
+
+    def full_body(self, text: str, *calls: tuple[str, str], usage: Chunk | None = None) -> bytes:
+        made = [
+            {"functionCall": {"name": name, "args": msgspec.json.decode(arguments or "{}")}}
+            for name, arguments in calls
+        ]
+        content = {"role": "model", "parts": [{"text": text}, *made]}
+        return msgspec.json.encode(_candidate(content=content, finishReason="STOP") | _given(usageMetadata=usage))
+
+    def failed(self, message: str, code: str) -> Chunk:
+        return {"error": {"message": message, "code": 400 if "invalid" in code else 503, "status": code}}
+
+    def answer(self, chunks: Sequence[Chunk | str], *, done: bool = False, **options: Any) -> Answer:
+        return Answer(_with_whole_calls(chunks), done=done, **options)
+
+    def provider(self, base_url: str, **options: Any) -> Gemini:
+        return Gemini("test", base_url, KEY, "m", 8192, **options)
+
+    def sent(self, body: Chunk) -> list[str]:
+        return [part["text"] for content in body["contents"] for part in content["parts"]]
+
+    def is_streamed(self, request: Request) -> bool:
+        return ":stream" in request.path
+
+
+DIALECTS: tuple[Dialect, ...] = (Chat(), Response(), Claude(), GoogleGemini())
 
 
 def says(dialect: Dialect, text: str, *, finish: str | None = "stop", usage: Chunk | None = None) -> list[Chunk]:
@@ -243,6 +297,41 @@ async def serving(dialect: Dialect, model: FakeModel, **options: Any) -> AsyncGe
 
 async def collect(stream: AsyncIterator[Piece]) -> list[Piece]:
     return [piece async for piece in stream]
+
+
+def _candidate(**fields: object) -> Chunk:
+    return {"candidates": [{"index": 0, **fields}]}
+
+
+def _with_whole_calls(chunks: Sequence[Chunk | str]) -> list[Chunk | str]:
+    """Each call where it was opened, with all that it grew by."""
+    found: list[Chunk | str] = []
+    places: dict[int | None, int] = {}
+    grown: dict[int, str] = {}
+    for chunk in chunks:
+        if isinstance(chunk, str) or not {"opened", "grown"} & chunk.keys():
+            found.append(chunk)
+            continue
+        if "opened" in chunk:
+            places[chunk["at"]] = len(found)
+            found.append(chunk)
+        else:
+            place = places[chunk["at"]]
+            grown[place] = grown.get(place, "") + chunk["grown"]
+    for place in {at for at, chunk in enumerate(found) if isinstance(chunk, dict) and "opened" in chunk}:
+        found[place] = _function_call(found[place], grown.get(place))
+    return found
+
+
+def _function_call(opened: Chunk | str, arguments: str | None) -> str:
+    """The chunk as text, so that the arguments stay as they are."""
+    assert isinstance(opened, dict)
+    call = msgspec.json.encode(opened["opened"]).decode()
+    rest = f'"args":{arguments}' if arguments is not None else ""
+    if arguments == "{":
+        rest = '"willContinue":true'
+    joined = call[:-1] + ("," if rest and call != "{}" else "") + rest + "}"
+    return f'{{"candidates":[{{"content":{{"parts":[{{"functionCall":{joined}}}]}}}}]}}'
 
 
 def _block_delta(at: int | None, **delta: object) -> Chunk:

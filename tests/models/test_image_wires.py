@@ -61,6 +61,21 @@ EXPECTED: dict[str, list[Any]] = {
         {"type": "function_call_output", "call_id": "b", "output": "nothing"},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "And now?"}]},
     ],
+    "gemini": [
+        {
+            "role": "user",
+            "parts": [{"text": "What is this?"}, {"inlineData": {"mimeType": "image/png", "data": FIRST}}],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"id": "a", "name": "f", "response": {"output": "a picture"}}},
+                {"inlineData": {"mimeType": "image/jpeg", "data": SECOND}},
+                {"functionResponse": {"id": "b", "name": "f", "response": {"output": "nothing"}}},
+                {"text": "And now?"},
+            ],
+        },
+    ],
     "anthropic": [
         {
             "role": "user",

@@ -29,15 +29,16 @@ def window_of(env: "Mapping[str, str]") -> int | None:
     return int(text)
 
 
-def api_of(env: "Mapping[str, str]") -> "Literal['completions', 'responses', 'anthropic'] | None":
+def api_of(env: "Mapping[str, str]") -> "Literal['completions', 'responses', 'anthropic', 'gemini'] | None":
     """The wire API, if the environment sets it."""
     match override(env, "API"):
         case "":
             return None
-        case "completions" | "responses" | "anthropic" as api:
+        case "completions" | "responses" | "anthropic" | "gemini" as api:
             return api
         case other:
-            raise UserError(f"BUDDY_API {other!r} is unknown", hint="available: completions, responses, anthropic")
+            hint = "available: completions, responses, anthropic, gemini"
+            raise UserError(f"BUDDY_API {other!r} is unknown", hint=hint)
 
 
 def endpoint_of(env: "Mapping[str, str]", key_variables: "Iterable[str]" = ()) -> "dict[str, Any]":

@@ -13,7 +13,7 @@ from buddy.config.fleet import AuthSettings, ClusterSettings, NodeSettings
 from buddy.config.mcp import McpSettings
 from buddy.config.tables import Positive, Seconds, Table
 
-Api = Literal["completions", "responses", "anthropic", "scripted"]
+Api = Literal["completions", "responses", "anthropic", "gemini", "scripted"]
 Auth = Literal["api-key", "login"]
 Price = Annotated[float, Meta(ge=0)]
 Temperature = Annotated[float, Meta(ge=0, le=2)]

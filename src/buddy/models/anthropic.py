@@ -16,7 +16,7 @@ from buddy.models.catalog import without_date
 from buddy.models.contract import Piece, Prompt, ToolSpec
 from buddy.models.encoded import EncodedItems, EncodedValue, join_pieces
 from buddy.models.exchange import Exchange, LeftOut
-from buddy.models.message_items import API, clean, encode_blocks, join_messages
+from buddy.models.message_items import API, encode_blocks, join_messages
 from buddy.models.pictures import Pictures
 from buddy.models.wire import Wire
 from buddy.steps import Steps
@@ -142,7 +142,7 @@ def _tools(tools: tuple[ToolSpec, ...]) -> bytes:
 
 
 def _tool(tool: ToolSpec) -> dict[str, object]:
-    return {"name": clean(tool.name), "description": tool.description, "input_schema": tool.parameters}
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
 
 _encode = msgspec.json.Encoder().encode

@@ -4,6 +4,7 @@ Invariants: a message contains at most one line of 500 characters of the server'
 """
 
 import math
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ _TRANSIENT = (
     "internal_error",
     "api_error",
     "try again",
+    "resource_exhausted",
+    "deadline_exceeded",
 )
 
 
@@ -44,7 +47,7 @@ def response_error(status: int, headers: Mapping[str, str], body: bytes, api: st
     said = _message(body)
     message = f"the model API answered {status}" + (f": {said}" if said else "")
     if status in {408, 429} or status >= 500:
-        error = ApiError(message, retryable=True, retry_after=retry_after(headers))
+        error = ApiError(message, retryable=True, retry_after=retry_after(headers) or _delay_in(body))
     else:
         error = ApiError(message, retryable=False, hint=_hint(status, headers, api))
     error.status = status
@@ -78,6 +81,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
+def _delay_in(body: bytes) -> float | None:
+    """How long Google asks to wait, which it says in the body."""
+    found = re.search(rb'"retryDelay"\s*:\s*"(\d{1,6}(?:\.\d{1,9})?)s"', body)
+    return float(found[1]) if found else None
+
+
 def _hint(status: int, headers: Mapping[str, str], api: str) -> str:
     if status in {401, 403}:
         return "check the API key: BUDDY_API_KEY, or api_key, api_key_env or api_key_file of this profile"
@@ -106,7 +115,7 @@ def _is_transient(fault: "Fault") -> bool:
         number = _number(str(code))
         if number is not None:
             return number in {408, 429} or number >= 500
-    words = f"{fault.code} {fault.type} {fault.message}".lower()
+    words = f"{fault.code} {fault.type} {fault.status} {fault.message}".lower()
     return any(word in words for word in _TRANSIENT)
 
 

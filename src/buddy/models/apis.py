@@ -32,6 +32,7 @@ class Access(Struct, frozen=True):
 
 _OTHERS = {
     "anthropic": Access("x-api-key", "", {"anthropic-version": "2023-06-01"}, "v1", "/models?limit=1000"),
+    "gemini": Access("x-goog-api-key", "", {}, "v1beta", "/models?pageSize=1000"),
 }
 _KEY_HEADERS = {"authorization", *(access.key_header for access in _OTHERS.values())}
 

@@ -33,11 +33,14 @@ class _Vendor(Struct, frozen=True):
     api: str = "completions"
 
 
+_GEMINI = "https://generativelanguage.googleapis.com/v1beta"
 VENDORS = (
     _Vendor("openai", "OpenAI", "OPENAI_API_KEY", "https://api.openai.com/v1", "gpt-5.3-codex", "responses"),
     _Vendor(
         "anthropic", "Anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com/v1", "claude-sonnet-5-5", "anthropic"
     ),
+    _Vendor("gemini", "Gemini", "GEMINI_API_KEY", _GEMINI, "gemini-pro-latest", "gemini"),
+    _Vendor("google", "Gemini", "GOOGLE_API_KEY", _GEMINI, "gemini-pro-latest", "gemini"),
     _Vendor("openrouter", "OpenRouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1", "deepseek/deepseek-v3.2"),
     _Vendor("kimi", "Moonshot", "MOONSHOT_API_KEY", "https://api.moonshot.ai/v1", "kimi-k2.5"),
     _Vendor("deepseek", "DeepSeek", "DEEPSEEK_API_KEY", "https://api.deepseek.com", "deepseek-chat"),

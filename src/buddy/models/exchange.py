@@ -58,7 +58,7 @@ class Exchange:
     def __init__(
         self,
         wire: Wire,
-        path: str,
+        path: str | Callable[[LeftOut], str],
         optional: tuple[str, ...],
         linger: float,
         *,
@@ -124,7 +124,7 @@ class Exchange:
         """The response, and the parameters that the server was not sent; images that it refused are in `notices`."""
         while True:
             try:
-                response = await self._wire.post(self._path, await take_turns(body(left_out)))
+                response = await self._wire.post(self._path_for(left_out), await take_turns(body(left_out)))
             except ProviderError as error:
                 named = self._find_parameter(error, left_out) if isinstance(error, ApiError) else ""
                 if named:
@@ -135,6 +135,9 @@ class Exchange:
                     raise
             else:
                 return response, left_out
+
+    def _path_for(self, left_out: LeftOut) -> str:
+        return self._path if isinstance(self._path, str) else self._path(left_out)
 
     def _find_parameter(self, error: ApiError, left_out: LeftOut) -> str:
         """The first parameter that was sent and that the error names."""

@@ -24,7 +24,14 @@ SECONDS = 3.0
 AGAIN_AFTER = 300.0
 MAX_BODY = 16 * 1024 * 1024
 
-_WINDOWS = ("context_length", "max_model_len", "context_window", "max_context_length", "max_input_tokens")
+_WINDOWS = (
+    "context_length",
+    "max_model_len",
+    "context_window",
+    "max_context_length",
+    "max_input_tokens",
+    "inputTokenLimit",
+)
 
 
 class Listing(Struct, frozen=True):
@@ -66,7 +73,10 @@ async def list_models(base_url: str, credentials: Credentials, seconds: float = 
         return Listing(trouble=str(error))
     except (OSError, ValueError):
         return Listing(trouble="no connection")
-    return _meaning(status, body)
+    listing = _meaning(status, body)
+    if api == "gemini":
+        return Listing({name.removeprefix("models/"): facts for name, facts in listing.models.items()}, listing.trouble)
+    return listing
 
 
 async def _get(address: Address, path: str, login: Mapping[str, str], seconds: float) -> tuple[int, bytes]:

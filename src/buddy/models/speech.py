@@ -1,7 +1,7 @@
 """The text and the thoughts of a reply whose server sends them in several items.
 
-Invariants: the deltas of all batches joined are the reply's text; a blank line separates the texts of different items,
-and the thoughts of different sources.
+Invariants: the deltas of all batches joined are the reply's text; a blank line separates the texts of different items
+(unless another `separator` is given), and the thoughts of different sources.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,8 @@ _BREAK = "\n\n"
 class Speech:
     """What was said so far; `is_woven` if the texts of items alternate, so that no item's text is one part of it."""
 
-    def __init__(self, size: "Size") -> None:
+    def __init__(self, size: "Size", separator: str = _BREAK) -> None:
+        self._separator = separator
         self.text: list[str] = []
         self.is_woven = False
         self._size = size
@@ -33,9 +34,9 @@ class Speech:
             return
         if item is not self._speaking:
             self.is_woven = self.is_woven or bool(item.text)
-            if self.text:
-                self.text.append(_BREAK)
-                self._length += len(_BREAK)
+            if self.text and self._separator:
+                self.text.append(self._separator)
+                self._length += len(self._separator)
             item.start = self._length
             self._speaking = item
         self._size.add_text(text)

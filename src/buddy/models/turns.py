@@ -21,7 +21,10 @@ Part = TypeVar("Part")
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
-    """One position in a turn: a verbatim item, a part of the text (start, end), or a call by its number."""
+    """One position in a turn: a verbatim item, a part of the text (start, end), or a call by its number.
+
+    `phase` is what the server wants back with a text or a call: the phase of a message, or a signature.
+    """
 
     item: str | None = None
     text: tuple[int, int] | None = None
@@ -91,7 +94,7 @@ def _entries(outputs: "Sequence[Item]", *, has_parts: bool, has_calls: bool) -> 
                     yield Entry(text=part, phase=output.phase or None)
             case "function_call":
                 if has_calls:
-                    yield Entry(call=calls)
+                    yield Entry(call=calls, phase=output.phase or None)
                     calls += 1
 
 

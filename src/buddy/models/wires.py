@@ -42,8 +42,15 @@ def _anthropic(at: Endpoint, pool: Pool | None) -> Provider:
     return Anthropic(at.profile, at.base_url, at.credentials, at.model, at.context_limit, pool=pool)
 
 
+def _gemini(at: Endpoint, pool: Pool | None) -> Provider:
+    from buddy.models.gemini import Gemini
+
+    return Gemini(at.profile, at.base_url, at.credentials, at.model, at.context_limit, pool=pool)
+
+
 _WIRES: dict[str, Callable[[Endpoint, Pool | None], Provider]] = {
     "completions": _completions,
     "responses": _responses,
     "anthropic": _anthropic,
+    "gemini": _gemini,
 }

@@ -56,7 +56,7 @@ class BudgetLimits(TypedDict):
 class Endpoint(TypedDict):
     baseUrl: NotRequired[str | None]
     model: NotRequired[str | None]
-    api: NotRequired[Literal["anthropic", "completions", "responses"] | None]
+    api: NotRequired[Literal["anthropic", "completions", "gemini", "responses"] | None]
     apiKey: NotRequired[str | None]
     contextLimit: NotRequired[int | None]
     keys: NotRequired[dict[str, str] | None]

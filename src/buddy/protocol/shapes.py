@@ -169,7 +169,7 @@ class Endpoint(Shape, frozen=True):
 
     base_url: str | None = None
     model: str | None = None
-    api: Literal["completions", "responses", "anthropic"] | None = None
+    api: Literal["completions", "responses", "anthropic", "gemini"] | None = None
     api_key: str | None = None
     context_limit: Positive | None = None
     keys: dict[str, str] | None = None
