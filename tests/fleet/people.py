@@ -40,7 +40,7 @@ class Person:
         self._looked = 0
         self._asked: dict[str, Message] = {}
         self._done: dict[str, str] = {}
-        self._refused: dict[str, str] = {}
+        self._refused: set[str] = set()
         self._history: deque[str] = deque(maxlen=20)
         self._silence = SILENT_SECONDS
         self._policy = self._chance.choice(["all", "ask"])
@@ -112,33 +112,29 @@ class Person:
 
     async def _decide(self, client: WireClient, asked: Message) -> None:
         """Approve, sometimes through two gateways at once; one that was decided before needs nothing more."""
-        clients = [client]
+        clients, approval_id = [client], asked["payload"]["approvalId"]
         async with contextlib.AsyncExitStack() as stack:
             if self._chance.random() < 0.3:
                 with contextlib.suppress(OSError, TimeoutError):
                     clients.append(await self._visit(stack))
             answers = await asyncio.gather(*(self._approve(one, asked) for one in clients), return_exceptions=True)
-        if answers[1:] and sum(isinstance(answer, dict) for answer in answers) > 1:
-            self.counts["approved twice"] += 1
         if isinstance(answers[0], BaseException):
             raise answers[0]
-        if answers[0] is None:
+        if any(isinstance(answer, dict) for answer in answers):
+            self._asked.pop(approval_id, None)
+            self.counts["refused while it was pending"] += approval_id in self._refused
+        elif answers[0] is None:
+            self._refused.add(approval_id)
             await asyncio.sleep(0.2)  # the event that says so is on its way
-        else:
-            self._asked.pop(asked["payload"]["approvalId"], None)
 
     async def _approve(self, client: WireClient, asked: Message) -> Message | None:
         try:
             async with asyncio.timeout(self._silence):
-                accepted = await decide(client, asked)
+                return await decide(client, asked)
         except ErrorResponse as error:
             if error.retryable:
                 raise
-            self._refused[asked["payload"]["approvalId"]] = str(error)
             return None
-        if refused := self._refused.get(asked["payload"]["approvalId"]):
-            self.counts[f"refused while it was pending: {refused.partition(' ')[0]}"] += 1
-        return accepted
 
     async def _visit(self, stack: contextlib.AsyncExitStack) -> WireClient:
         """A second connection, through any gateway."""

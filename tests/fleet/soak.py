@@ -115,7 +115,6 @@ async def _soak(plan: Plan, fleet: FleetOf, faults: Faults, people: list[Person]
     counts = sum((person.counts for person in people), Counter[str]())
     violations = await fleet.violations(*events, to_end=[person.client for person in people if person.client])
     violations += _broken_promises(people, events)
-    violations += [f"{text}: {number} times" for text, number in counts.items() if text == "approved twice"]
     for what, statement in (("head that is not its last event", HEADS), ("request that nobody served", WAITING)):
         if (number := fleet.sql(statement)) != "0":
             violations.append(f"left: {what}, {number} times")

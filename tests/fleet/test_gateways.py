@@ -7,6 +7,8 @@ from pathlib import Path
 from tests.fleet.nodes import FleetOf, refusal
 from tests.harness.clients import decide, read_log, send, wire_client
 from tests.harness.postgres import Postgres
+from tests.harness.processes import PATIENCE
+from tests.harness.wire_client import ErrorResponse, Message, WireClient
 
 
 async def test_every_node_serves_every_session(tmp_path: Path, postgres: Postgres) -> None:
@@ -42,6 +44,40 @@ async def test_every_node_serves_every_session(tmp_path: Path, postgres: Postgre
         assert await read_log(there, session_id) == await read_log(here, session_id)
         assert await fleet.violations(session_id) == []
         assert fleet.sql("SELECT count(*) FROM requests") == "0"
+
+
+async def test_a_decision_that_could_not_be_written_refuses_no_other(tmp_path: Path, postgres: Postgres) -> None:
+    async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
+        first, second, there = await fleet.client("a"), await fleet.client("a"), await fleet.client("b")
+        session_id = await fleet.start(first)
+        for client in (second, there):
+            await fleet.attach(client, session_id)
+        await send(first, session_id, "make it")
+        asked = await there.wait_for("approval_required")
+        # Node a does not know yet that it has lost the session: of two decisions neither can be written.
+        fleet.sql("UPDATE sessions SET epoch = epoch + 1, owner = NULL, due = 0")
+        raced = await asyncio.gather(decide(first, asked), decide(second, asked), return_exceptions=True)
+        refused = [one for one in raced if isinstance(one, ErrorResponse) and not one.retryable]
+        assert len(refused) < 2, raced
+        if not any(isinstance(one, dict) for one in raced):
+            assert refused == []
+            await approve(there, asked)
+        assert (await there.wait_for("run_complete"))["payload"]["outcome"] == "success"
+        assert len(fleet.ledger.read_text().split()) == 1
+        assert await fleet.violations(session_id) == []
+
+
+async def approve(client: WireClient, asked: Message) -> None:
+    """Decide as soon as a node can write it."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await decide(client, asked)
+            except ErrorResponse as error:
+                assert error.retryable, error
+                await asyncio.sleep(0.1)
+            else:
+                return
 
 
 async def test_a_token_is_not_in_what_nodes_send_each_other(tmp_path: Path, postgres: Postgres) -> None:
