@@ -57,15 +57,15 @@ class Faults:
 
     async def go_on(self, until: float) -> None:
         """Let things happen until then, and wait until all is well again."""
+        first = list(self._kinds)  # each kind once before the choice is free: a short run has them all
         async with asyncio.TaskGroup() as group:
-            for number in range(1_000_000):
+            while True:
                 await asyncio.sleep(self._chance.uniform(0, 2) * self._seconds)
                 if time.monotonic() >= until:
                     return
-                # Each kind in turn before the choice is free: a short run has them all.
-                self._begin(
-                    group, self._kinds[number] if number < len(self._kinds) else self._chance.choice(self._kinds)
-                )
+                kind = first[0] if first else self._chance.choice(self._kinds)
+                if self._begin(group, kind) and first:
+                    first.pop(0)
 
     def remove_servers(self) -> None:
         """End the database's servers, whichever they are by now."""
@@ -73,15 +73,19 @@ class Faults:
             if server is not None:
                 server.remove()
 
-    def _begin(self, group: asyncio.TaskGroup, kind: str) -> None:
+    def _begin(self, group: asyncio.TaskGroup, kind: str) -> bool:
+        """Let something happen; False if there is nothing healthy that it could happen to."""
         if kind in self._of_database:
-            if "" not in self._unwell:
-                group.create_task(self._happen(kind, "", self._of_database[kind]()))
-            return
+            if "" in self._unwell:
+                return False
+            group.create_task(self._happen(kind, "", self._of_database[kind]()))
+            return True
         healthy = sorted(set(self._fleet.nodes) - self._unwell)
-        if len(healthy) > 1:
-            name = self._chance.choice(healthy)
-            group.create_task(self._happen(kind, name, self._all[kind](name)))
+        if len(healthy) < 2:
+            return False
+        name = self._chance.choice(healthy)
+        group.create_task(self._happen(kind, name, self._all[kind](name)))
+        return True
 
     async def _happen(self, kind: str, name: str, work: Awaitable[None]) -> None:
         self._unwell.add(name)

@@ -40,7 +40,7 @@ SCRIPT: list[Reply] = [
     section("^linger", shell(f"{DONE}; sleep 3"), {"text": "lingered"}),
 ]
 HEADS = """SELECT count(*) FROM sessions s WHERE s.last_seq IS DISTINCT FROM
-    (SELECT max(e.seq) FROM events e WHERE e.session = s.key)"""
+    (SELECT coalesce(max(e.seq), 0) FROM events e WHERE e.session = s.key)"""
 WAITING = "SELECT count(*) FROM requests WHERE state = 'waiting' AND session IS NOT NULL"
 
 Body = TypeVar("Body", Recovery, RunComplete, ToolResult)
