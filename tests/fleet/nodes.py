@@ -18,7 +18,7 @@ from typing import Any, Self
 from buddy.log.postgres.postgres import PostgresLog
 from buddy.protocol.envelopes import Event
 from tests.harness.checker import Received, Recorded, check
-from tests.harness.clients import attach, send, wire_client
+from tests.harness.clients import attach, decide, send, wire_client
 from tests.harness.daemon import Daemon
 from tests.harness.logs import read_all
 from tests.harness.postgres import Postgres, url_of_both
@@ -214,3 +214,16 @@ async def refusal(client: WireClient, kind: str, payload: Message, session_id: s
     except ErrorResponse as error:
         return error
     raise AssertionError(f"{kind} was answered: {answer}")
+
+
+async def approve(client: WireClient, asked: Message) -> None:
+    """Decide as soon as a node can write it."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await decide(client, asked)
+            except ErrorResponse as error:
+                assert error.retryable, error
+                await asyncio.sleep(0.1)
+            else:
+                return

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.fleet.nodes import FleetOf
+from tests.fleet.nodes import FleetOf, approve
 from tests.harness.clients import read_log, send
 from tests.harness.postgres import Postgres
 
@@ -17,12 +17,11 @@ async def test_a_dump_of_a_working_fleet_can_be_restored(tmp_path: Path, postgre
         idle = await fleet.start(here, approvalPolicy="all")
         await send(here, idle, "twice")
         await here.wait_for("run_complete")
-        working = await fleet.start(here, approvalPolicy="all")
-        await send(here, working, "drip")
-        await here.wait_for("assistant_token")
+        asking = await fleet.start(here)
+        await send(here, asking, "make it")
+        asked = await here.wait_for("approval_required")
         postgres.run("pg_dump", *server, "--format=custom", f"--file={dump}", fleet.database)
         # What comes later is not in it.
-        await here.wait_for("run_complete")
         await send(here, idle, "count")
         await here.wait_for("run_complete")
         before = await read_log(here, idle)
@@ -33,12 +32,14 @@ async def test_a_dump_of_a_working_fleet_can_be_restored(tmp_path: Path, postgre
         found = await read_log(client, idle)
         assert found == before[: len(found)]
         assert found[-1]["type"] == "run_complete"
-        # The run that the dump caught in the middle is taken over, as if its node had died then.
-        await restored.attach(client, working)
+        # The run that the dump caught in the middle still waits, and any node may continue it.
+        await restored.attach(client, asking)
+        await approve(client, asked)
         assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
         await restored.attach(client, idle, found[-1]["seq"])
         await send(client, idle, "count")
         while (await client.wait_for("run_complete"))["sessionId"] != idle:
             pass  # that of the other session
-        restored.ledger.write_text(fleet.ledger.read_text())
-        assert await restored.violations(idle, working) == []
+        with restored.ledger.open("a") as ledger:
+            ledger.write(fleet.ledger.read_text())
+        assert await restored.violations(idle, asking) == []

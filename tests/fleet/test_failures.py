@@ -17,21 +17,6 @@ from tests.harness.wire_client import ErrorResponse, WireClient
 PATIENCE = 60.0
 
 
-async def approve_next(client: WireClient) -> None:
-    """Approve the next question; after a take-over it may have to be repeated."""
-    asked = await client.wait_for("approval_required")
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                await decide(client, asked)
-            except ErrorResponse as error:
-                if not error.retryable:
-                    raise
-                await asyncio.sleep(0.1)
-            else:
-                return
-
-
 async def taken_over(client: WireClient, by: str, of: str) -> None:
     found = await client.wait_for("recovery", lambda body: body["action"] == "taken_over")
     assert found["payload"]["fromNode"] == of

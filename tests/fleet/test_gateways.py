@@ -4,11 +4,10 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.fleet.nodes import FleetOf, refusal
+from tests.fleet.nodes import FleetOf, approve, refusal
 from tests.harness.clients import decide, read_log, send, wire_client
 from tests.harness.postgres import Postgres
-from tests.harness.processes import PATIENCE
-from tests.harness.wire_client import ErrorResponse, Message, WireClient
+from tests.harness.wire_client import ErrorResponse
 
 
 async def test_every_node_serves_every_session(tmp_path: Path, postgres: Postgres) -> None:
@@ -65,19 +64,6 @@ async def test_a_decision_that_could_not_be_written_refuses_no_other(tmp_path: P
         assert (await there.wait_for("run_complete"))["payload"]["outcome"] == "success"
         assert len(fleet.ledger.read_text().split()) == 1
         assert await fleet.violations(session_id) == []
-
-
-async def approve(client: WireClient, asked: Message) -> None:
-    """Decide as soon as a node can write it."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                await decide(client, asked)
-            except ErrorResponse as error:
-                assert error.retryable, error
-                await asyncio.sleep(0.1)
-            else:
-                return
 
 
 async def test_a_token_is_not_in_what_nodes_send_each_other(tmp_path: Path, postgres: Postgres) -> None:
