@@ -3,7 +3,9 @@
 import asyncio
 import os
 import socket
+import subprocess
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,87 @@ def packed(root: Path) -> None:
     git(root, "gc", "-q")
 
 
+def compressed_index(root: Path) -> None:
+    (root / "inner").mkdir()
+    for name in ("text", "inner/text", "inner/text2"):
+        (root / name).write_text(f"{name}\n")
+    make_repository(root)
+    git(root, "update-index", "--index-version", "4")
+
+
+def split_index(root: Path) -> None:
+    (root / "text").write_text("in the shared part\n")
+    make_repository(root)
+    git(root, "update-index", "--split-index")
+    (root / "second").write_text("in the other\n")
+    make_repository(root)
+
+
+def long_ids(root: Path) -> None:
+    (root / "text").write_text("SHA-256\n")
+    git(root, "init", "-q", "--object-format=sha256")
+    make_repository(root)
+
+
+def not_looked_at(root: Path) -> None:
+    """Git was told not to look: what it believes is not what is there."""
+    for name in ("text", "skipped", "second"):
+        (root / name).write_text("committed\n")
+    make_repository(root)
+    git(root, "update-index", "--assume-unchanged", "second")
+    git(root, "update-index", "--skip-worktree", "skipped")
+    for name in ("skipped", "second"):
+        (root / name).write_text("local\n")
+    git(root, "status")
+
+
+def added_only(root: Path) -> None:
+    (root / "text").write_text("committed\n")
+    make_repository(root)
+    (root / "intended").write_text("not in the repository\n")
+    (root / "staged").write_text("staged\n")
+    git(root, "add", "-N", "intended")
+    git(root, "add", "staged")
+    (root / "staged").write_text("changed again\n")
+
+
+def borrowing(root: Path) -> None:
+    """Its objects are in another repository, whose objects are in a third."""
+    source, middle = root.parent / "source", root.parent / "middle"
+    source.mkdir()
+    (source / "text").write_text("from far away\n")
+    make_repository(source)
+    git(root.parent, "clone", "-q", "--shared", str(source), str(middle))
+    root.rmdir()
+    git(root.parent, "clone", "-q", "--shared", str(middle), str(root))
+    git(root, "status")
+
+
+def conflicted(root: Path) -> None:
+    """In the middle of a merge that conflicts."""
+    (root / "text").write_text("one\n")
+    make_repository(root)
+    git(root, "checkout", "-q", "-b", "side")
+    (root / "text").write_text("side\n")
+    git(root, "commit", "-qam", "side")
+    git(root, "checkout", "-q", "-")
+    (root / "text").write_text("main\n")
+    git(root, "commit", "-qam", "main")
+    with suppress(subprocess.CalledProcessError):
+        git(root, "merge", "side")
+    assert "<<<<<<<" in (root / "text").read_text()
+
+
+def deep(root: Path) -> None:
+    folder = root
+    for _ in range(60):
+        folder = folder / "inner"
+    folder.mkdir(parents=True)
+    (folder / "text").write_text("deep\n")
+    (root / "text").write_text("x" * 300 + "\n")
+    (root / ("n" * 255)).write_text("a long name\n")
+
+
 def subdirectory(root: Path) -> None:
     (root.parent / "above").write_text("not ours\n")
     (root / "text").write_text("below\n")
@@ -102,6 +185,7 @@ def odd_kinds(root: Path) -> None:
 
 TREES = (
     crlf, filtered, nested, submodule, linked_worktree, ignored, packed, subdirectory, odd_names, odd_kinds,
+    compressed_index, split_index, long_ids, not_looked_at, added_only, borrowing, conflicted, deep,
 )  # fmt: skip
 
 
@@ -109,6 +193,7 @@ TREES = (
 async def test_a_hostile_tree_is_undone_to_the_byte(workspace: Workspace, make: Callable[[Path], None]) -> None:
     make(workspace.root)
     before = picture(workspace.root)
+    git_before = repository_state(workspace.root) if (workspace.root / ".git").exists() else None
     ended = await workspace.call(
         "find . -name .git -prune -o -type f -print0 | xargs -0 -n 1 sh -c 'echo more >> \"./$0\"';"
         "find . -name .git -prune -o -type l -exec rm {} +; rm -f text; mkdir text; echo in > text/in;"
@@ -117,6 +202,7 @@ async def test_a_hostile_tree_is_undone_to_the_byte(workspace: Workspace, make: 
     assert picture(workspace.root) != before
     _, conflicts = await workspace.undo(ended.changes)
     assert (conflicts, picture(workspace.root)) == ([], before)
+    assert git_before is None or repository_state(workspace.root) == git_before
 
 
 async def test_the_users_repository_stays_as_it_is(workspace: Workspace) -> None:

@@ -30,6 +30,7 @@ SCRIPT: list[Reply] = [
     section("^close", shell("echo changed > closed/file"), {"text": "done"}),
     section("^slow", shell("echo begun > slow.txt; exec sleep 600"), {"text": "never"}),
     section("^long", shell("seq 20000 > long.txt"), {"text": "done"}),
+    section("^wait", shell("echo w > waited; until [ -e go ]; do sleep 0.05; done"), {"text": "done"}),
     section("^key", shell("printenv CANARY_API_KEY > key.txt"), {"text": "done"}),
 ]
 
@@ -184,3 +185,21 @@ async def test_a_long_diff_is_available_in_full(client: WireClient, daemon: Daem
     other = await start(client, daemon)
     with pytest.raises(ErrorResponse, match="unknown blob"):
         await client.ask("read_blob", {"blob": file["blob"]}, other)
+
+
+async def test_sessions_in_one_directory_learn_of_each_other(client: WireClient, daemon: Daemon) -> None:
+    (daemon.workspace / "go").unlink(missing_ok=True)
+    first, second = [await start(client, daemon, approvalPolicy="all") for _ in range(2)]
+    await send(client, first, "wait")
+    for _ in range(500):
+        if (daemon.workspace / "waited").exists():
+            break
+        await client.ask("ping")
+    await run(client, second, "fail")
+    (daemon.workspace / "go").touch()
+    await client.wait_for("run_complete")
+    [of_first] = await changed(client, first)
+    [of_second] = await changed(client, second)
+    assert of_first["payload"]["overlaps"] == [second]
+    assert of_second["payload"]["overlaps"] == [first]
+    assert names(of_second["payload"]["files"])[0][0] == "part.txt"

@@ -173,6 +173,8 @@ async def test_events_in_a_container_name_it(container: str, place: Path) -> Non
             shown, written = await results(client, session_id)
             assert shown["text"] == "exit code: 0\nstdout:\n/work"
             assert not written["isError"]
+            with pytest.raises(ErrorResponse, match=f"the files are on container:{container}"):
+                await client.ask("restore_files", {}, session_id)
 
 
 async def test_an_unavailable_target_or_sandbox_is_refused(daemon: Daemon, place: Path) -> None:
