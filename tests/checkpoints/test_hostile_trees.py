@@ -102,7 +102,7 @@ def long_ids(root: Path) -> None:
 
 
 def not_looked_at(root: Path) -> None:
-    """Git was told not to look: what it believes is not what is there."""
+    """Flags keep git from looking at files: its index does not have what is there."""
     for name in ("text", "skipped", "second"):
         (root / name).write_text("committed\n")
     make_repository(root)
