@@ -36,6 +36,10 @@ def log_in(options: Options) -> int:
         raise UserError(f"no MCP server {options.name[:80]!r}. Available: {known}")
     if not definition.url:
         raise UserError(f"{definition.name} is a command, which needs no login", hint="log in with its own program")
+    if definition.oauth is not None and definition.oauth.is_machine:
+        raise UserError(
+            f"{definition.name} logs in with its own credentials", hint=f"try it: buddy mcp test {definition.name}"
+        )
     storage = TokenFile(places.config_dir, definition.name, definition.url)
     try:
         return asyncio.run(_log_in(definition, storage))
@@ -49,7 +53,7 @@ async def _log_in(definition: ServerDefinition, storage: TokenFile) -> int:
     waiting = _Answer()
     server = await asyncio.start_server(waiting.on_browser, "127.0.0.1", 0, limit=MAX_REQUEST)
     port: int = server.sockets[0].getsockname()[1]
-    login = Login(definition.url, storage, port, _show, waiting.wait)
+    login = Login(definition.url, storage, port, _show, waiting.wait, definition.oauth)
     try:
         async with server, asyncio.timeout(LOGIN_SECONDS), connect(definition, ServerStderr(), "", login) as session:
             login.remember_server()

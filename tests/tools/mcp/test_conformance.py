@@ -21,6 +21,9 @@ MORE = (
     *("auth/token-endpoint-auth-post", "auth/token-endpoint-auth-none", "auth/resource-mismatch"),
     *("auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"),
     *("auth/offline-access-not-supported", "auth/iss-not-advertised", "auth/iss-supported-missing"),
+    *("auth/offline-access-scope", "auth/iss-supported", "auth/authorization-server-migration", "auth/basic-cimd"),
+    *("auth/pre-registration", "auth/client-credentials-basic", "auth/client-credentials-jwt", "auth/wif-jwt-bearer"),
+    *("http-custom-headers", "json-schema-2020-12-preservation"),
     *("auth/iss-wrong-issuer", "auth/iss-unexpected", "auth/iss-normalized", "auth/metadata-issuer-mismatch"),
 )
 

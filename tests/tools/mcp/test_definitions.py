@@ -157,3 +157,36 @@ def test_equal_definitions_are_the_same_server(tmp_path: Path) -> None:
     server = McpServer(command="a", env={"X": "1"})
     one, two = (define({"s": server}, {}, "f", str(tmp_path)).servers[0] for _ in range(2))
     assert one == two and hash(one) == hash(two)
+
+
+@pytest.mark.parametrize(
+    ("oauth", "message"),
+    [
+        ('client_secret = "x"', "credentials need client_id, and issuer"),
+        ('client_id = "a"\nclient_secret = "x"', "credentials need client_id, and issuer"),
+        ('client_id = "a"\nissuer = "https://i"\ngrant = "client_credentials"', "needs a client_secret or a private"),
+        ('client_id = "a"\nissuer = "https://i"\ngrant = "jwt_bearer"', "belong together"),
+        ('client_metadata_url = "http://x/y"', "must start with https://"),
+        ('grant = "password"', "cannot be 'password'"),
+    ],
+)
+def test_a_mistake_in_a_login_is_explained(oauth: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parse_config(f'[mcp.servers.x]\nurl = "https://x"\n[mcp.servers.x.oauth]\n{oauth}', "buddy.toml")
+
+
+def test_a_registered_client_is_configured_and_its_secret_hidden() -> None:
+    text = """
+[mcp.servers.x]
+url = "https://x.example/mcp"
+[mcp.servers.x.oauth]
+client_id = "buddy"
+client_secret = "${SECRET}"
+issuer = "https://login.example"
+"""
+    (found,) = define(parse_config(text, "f").mcp.servers, {"SECRET": "hunter2hunter2"}, "f", "/").servers
+    assert found.oauth is not None and found.oauth.client_secret == "hunter2hunter2"
+    assert "hunter2hunter2" in found.secrets() and "hunter2" not in repr(found) + repr(found.oauth)
+    entry = {"url": "https://x.example", "oauth": {"client_id": "theirs"}}
+    project = parse_project_file(json.dumps({"mcpServers": {"x": entry}}).encode(), {}, "/w/.mcp.json", "/w")
+    assert project.servers[0].oauth is None  # a repository does not say who logs in

@@ -1,10 +1,13 @@
 """When it is certain that a call was not made, and when nobody knows."""
 
 import asyncio
+import json
 import socket
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -161,3 +164,69 @@ async def test_a_tool_that_is_redefined_by_a_restart_is_not_called(after: str) -
                 await tool.run(given, call)
         assert [life.calls for life in lives] == [0, int(after == "says it")]
         await connection.close()
+
+
+class Gateway(BaseHTTPRequestHandler):
+    """A server behind a gateway, which loses the answer to every call in its own way."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        match asked["method"]:
+            case "initialize":
+                about: dict[str, Any] = {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": INFO,
+                }
+                self.answer(200, {"jsonrpc": "2.0", "id": asked["id"], "result": about})
+            case "tools/list":
+                tools = [
+                    {"name": str(status), "inputSchema": {"type": "object"}} for status in (500, 502, 503, 501, 429)
+                ]
+                self.answer(200, {"jsonrpc": "2.0", "id": asked["id"], "result": {"tools": tools}})
+            case "tools/call" if asked["params"]["name"] == "501":
+                error = {"code": -32603, "message": "the server itself says no"}
+                self.answer(501, {"jsonrpc": "2.0", "id": asked["id"], "error": error})
+            case "tools/call":
+                self.answer(int(asked["params"]["name"]), None)
+            case _:
+                self.answer(202 if "id" not in asked else 400, None)
+
+    def do_GET(self) -> None:
+        self.answer(405, None)
+
+    def answer(self, status: int, body: object) -> None:
+        content = json.dumps(body).encode() if body is not None else b""
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base class
+        del format, args
+
+
+INFO = {"name": "gateway", "version": "1"}
+
+
+async def test_an_error_of_a_gateway_leaves_the_outcome_unknown() -> None:
+    gateway = ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
+    threading.Thread(target=gateway.serve_forever, daemon=True).start()
+    definition = ServerDefinition("web", url=f"http://127.0.0.1:{gateway.server_port}/mcp")
+    try:
+        async with asyncio.timeout(PATIENCE), connect(definition, ServerStderr(), "n") as session:
+            for status in ("500", "502", "503"):
+                with pytest.raises(OutcomeUnknown, match=f"HTTP status {status}"):
+                    await session.call(status, {}, 5, CALLER)
+            with pytest.raises(ToolError, match="the server itself says no") as said:
+                await session.call("501", {}, 5, CALLER)
+            assert not isinstance(said.value, OutcomeUnknown)
+            with pytest.raises(ToolError) as refused:  # not taken, so it did not run
+                await session.call("429", {}, 5, CALLER)
+            assert not isinstance(refused.value, OutcomeUnknown)
+    finally:
+        gateway.shutdown()
+        gateway.server_close()

@@ -20,7 +20,7 @@ from mcp_types import CONNECTION_CLOSED, Implementation, PromptListChangedNotifi
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from buddy.errors import ToolError, UserError
+from buddy.errors import OutcomeUnknown, ToolError, UserError
 from buddy.tools.contract import Output
 from buddy.tools.mcp.contract import (
     Caller,
@@ -33,7 +33,7 @@ from buddy.tools.mcp.contract import (
 )
 from buddy.tools.mcp.definitions import ServerDefinition
 from buddy.tools.mcp.elicitation import Callers
-from buddy.tools.mcp.http import Reached, make_http_client
+from buddy.tools.mcp.http import CallStatus, Reached, calling, make_http_client
 from buddy.tools.mcp.listing import list_prompts, list_tools
 from buddy.tools.mcp.results import block_text, output_of, resource_texts
 from buddy.tools.mcp.stdio import StdioTransport
@@ -42,6 +42,8 @@ from buddy.version import VERSION
 MAX_ERROR = 2000
 _BROKEN = (OSError, ValidationError, RuntimeError)
 _CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
+_NO_ANSWER = "Server returned an error response"
+"""How the SDK reports an HTTP error without an answer of the server in its body."""
 _CLIENT = Implementation(name="buddy", version=VERSION)
 
 
@@ -179,8 +181,9 @@ class SdkSession:
             await caller.report(f"[{share}] {message or ''}".rstrip())
 
         client = self._connected()
-        posts = self.reached.posts
+        posts, status = self.reached.posts, CallStatus()
         deadline = asyncio.timeout(seconds)
+        token = calling.set(status)
         try:
             async with deadline:
                 with self.callers.calling(caller, deadline):
@@ -191,12 +194,14 @@ class SdkSession:
             text = f"{name} did not answer within {seconds:g} s; the server was asked to stop it, but it may have run"
             raise ToolError(text, code="EXEC_TIMEOUT") from None
         except MCPError as error:
-            raise self._failure(error, posts) from error
+            raise self._failure(error, posts, status) from error
         except httpx2.HTTPError as error:
             raise self._lose(f"the connection to it broke ({error})") from error
         except (RuntimeError, ValidationError) as error:
             # It was sent and answered: only the answer is not what the server announced.
             raise ToolError(f"the server's answer is not valid: {str(error)[:MAX_ERROR]}") from error
+        finally:
+            calling.reset(token)
         return output_of(result)
 
     async def wait_changed(self) -> None:
@@ -227,13 +232,15 @@ class SdkSession:
             raise ServerFailed("it is not connected")
         return self._client
 
-    def _failure(self, error: MCPError, posts: int) -> Exception:
+    def _failure(self, error: MCPError, posts: int, status: CallStatus) -> Exception:
         """What an error means for a call; `posts` were begun before it."""
         if error.code == CONNECTION_CLOSED and self.reached.sent_nothing(posts):
             self._lose(self.reached.problem)
             return ToolError(f"the server cannot be reached ({self.reached.problem}); nothing was called")
         if error.code == CONNECTION_CLOSED or error.message == "Session terminated":
             return self._lose(self.exit_reason or error.message)
+        if status.is_of_server and error.message == _NO_ANSWER:
+            return OutcomeUnknown(f"the MCP server {self._definition.name!r} answered with HTTP status {status.code}")
         return ToolError(error.message[:MAX_ERROR])
 
     def _lose(self, why: str) -> ConnectionLost:

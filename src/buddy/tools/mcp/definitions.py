@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from buddy.config.mcp import SERVER_NAME, McpServer
+from buddy.config.mcp import SERVER_NAME, McpOauth, McpServer
 from buddy.config.server_address import password_in, without_credentials
 from buddy.errors import UserError
 from buddy.named_files import digest_of, named_files
@@ -50,6 +50,7 @@ class ServerDefinition(Struct, frozen=True):
     enabled_tools: tuple[str, ...] | None = None
     disabled_tools: tuple[str, ...] = ()
     origin: str = ""
+    oauth: McpOauth | None = None
     fingerprint: str = ""
     """Of a project's server: what the files of the repository that it starts contained."""
 
@@ -83,7 +84,8 @@ class ServerDefinition(Struct, frozen=True):
         """Values that must not be shown: variables and headers that are named so, a password in the address."""
         hidden = [value for name, value in self.headers if name.lower() in LOGIN_HEADERS or is_secret_name(name)]
         words = (word for value in hidden for word in (value, value.rpartition(" ")[2]))
-        return (*secrets_of(dict(self.env)), *words, password_in(self.url))
+        own = (self.oauth.client_secret,) if self.oauth is not None else ()
+        return (*secrets_of(dict(self.env)), *words, *own, password_in(self.url))
 
     def offers(self, tool: str) -> bool:
         """Whether the configuration lets sessions see a tool."""
@@ -252,6 +254,21 @@ def _define(name: str, server: McpServer, fill: Callable[[str], str], origin: st
         enabled_tools=server.enabled_tools,
         disabled_tools=server.disabled_tools,
         origin=origin,
+        oauth=None if server.oauth is None else _fill_oauth(server.oauth, fill),
+    )
+
+
+def _fill_oauth(oauth: McpOauth, fill: Callable[[str], str]) -> McpOauth:
+    key, assertion = (
+        str(Path(fill(path)).expanduser()) if path else "" for path in (oauth.private_key_file, oauth.assertion_file)
+    )
+    return replace(
+        oauth,
+        client_id=fill(oauth.client_id),
+        client_secret=fill(oauth.client_secret),
+        issuer=fill(oauth.issuer),
+        private_key_file=key,
+        assertion_file=assertion,
     )
 
 

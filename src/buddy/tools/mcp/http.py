@@ -5,6 +5,7 @@ SDK sees to that).
 """
 
 from collections.abc import AsyncIterator
+from contextvars import ContextVar
 
 import httpx2
 import msgspec
@@ -15,6 +16,7 @@ from buddy.tools.mcp.definitions import ServerDefinition
 MAX_BODY = 12 * 1024 * 1024
 CONNECT_SECONDS = 30.0
 UNAUTHORIZED = 401
+SERVER_ERROR = 500
 
 
 class BodyTooLarge(httpx2.StreamError):
@@ -43,6 +45,21 @@ class Reached(Struct):
         return self.posts > since and self.unsent.issuperset(range(since, self.posts))
 
 
+class CallStatus(Struct):
+    """The HTTP status that the last request of one call was answered with; 0 before that."""
+
+    code: int = 0
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether something failed at the server or on the way to it, so that the call may have run."""
+        return self.code >= SERVER_ERROR
+
+
+calling: ContextVar[CallStatus | None] = ContextVar("calling", default=None)
+"""The call that a request belongs to: the SDK sends it in the context of its caller."""
+
+
 class BoundedTransport(httpx2.AsyncHTTPTransport):
     """Cuts off a body that is too large; an event stream is bounded by the size of its events instead."""
 
@@ -61,6 +78,8 @@ class BoundedTransport(httpx2.AsyncHTTPTransport):
                 self._reached.unsent.add(number)
             raise
         self._reached.is_unauthorized = response.status_code == UNAUTHORIZED
+        if (status := calling.get()) is not None and request.method == "POST":
+            status.code = response.status_code
         encoding = response.headers.get("content-encoding", "identity")
         if encoding.strip().lower() != "identity":  # its size would be known only after it was unpacked
             await response.aclose()

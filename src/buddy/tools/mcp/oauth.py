@@ -24,6 +24,7 @@ from mcp.shared.auth import (
 from msgspec import Struct
 from pydantic import AnyUrl, ValidationError
 
+from buddy.config.mcp import McpOauth
 from buddy.errors import UserError
 from buddy.shared_files import replace_content
 from buddy.tools.mcp.contract import NeedsLogin
@@ -103,18 +104,32 @@ class TokenFile:
 class Login(OAuthClientProvider):
     """The SDK's provider, which also remembers when a token expires and where it is renewed."""
 
-    def __init__(self, url: str, storage: TokenFile, port: int, redirect: Redirect, callback: Callback) -> None:
+    def __init__(
+        self,
+        url: str,
+        storage: TokenFile,
+        port: int,
+        redirect: Redirect,
+        callback: Callback,
+        client: McpOauth | None = None,
+    ) -> None:
+        """`client` is one that the authorization server knows already; without it, one is registered."""
+        client = client or McpOauth()
         metadata = OAuthClientMetadata(
             redirect_uris=[AnyUrl(REDIRECT.format(port=port))],
             client_name="Buddy",
             grant_types=["authorization_code", "refresh_token"],
             token_endpoint_auth_method="none",  # noqa: S106 - the method of a client without a secret
         )
-        super().__init__(url, metadata, storage, redirect, callback)
+        document = client.client_metadata_url or None
+        super().__init__(url, metadata, storage, redirect, callback, client_metadata_url=document)
         self._file = storage
+        self._known = _known_client(client, metadata) if client.client_id else None
 
     async def _initialize(self) -> None:
         await super()._initialize()
+        if self._known is not None:
+            self.context.client_info = self._known
         stored = self._file.read()
         if stored.expires_at is not None:
             self.context.token_expiry_time = stored.expires_at - EARLY_SECONDS
@@ -133,7 +148,20 @@ class Login(OAuthClientProvider):
             self._file.update(metadata=shown, issuer=self.context.auth_server_url or "")
 
 
-def stored_login(folder: Path, name: str, url: str, hide: Callable[[str], None] = lambda _: None) -> Login | None:
+def _known_client(client: McpOauth, metadata: OAuthClientMetadata) -> OAuthClientInformationFull:
+    return OAuthClientInformationFull(
+        client_id=client.client_id,
+        client_secret=client.client_secret or None,
+        redirect_uris=metadata.redirect_uris,
+        grant_types=metadata.grant_types,
+        token_endpoint_auth_method=client.auth_method if client.client_secret else "none",
+        issuer=client.issuer or None,
+    )
+
+
+def stored_login(
+    folder: Path, name: str, url: str, hide: Callable[[str], None] = lambda _: None, client: McpOauth | None = None
+) -> Login | None:
     """The login that was done before; None if there is none."""
     storage = TokenFile(folder, name, url, hide)
     if not storage.read().tokens:
@@ -145,7 +173,7 @@ def stored_login(folder: Path, name: str, url: str, hide: Callable[[str], None] 
     async def callback() -> AuthorizationCodeResult:
         raise NeedsLogin("its login has expired")
 
-    return Login(url, storage, 0, redirect, callback)
+    return Login(url, storage, 0, redirect, callback, client)
 
 
 def token_path(folder: Path, name: str) -> Path:

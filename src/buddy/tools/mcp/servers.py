@@ -131,19 +131,18 @@ async def _load(nonce: str, tokens: Path | None, hide: Callable[[str], None]) ->
     if not is_installed():
         raise ServerFailed(MISSING)
     client = await asyncio.to_thread(importlib.import_module, "buddy.tools.mcp.client")
-    oauth = await asyncio.to_thread(importlib.import_module, "buddy.tools.mcp.oauth")
-    return partial(_open, client, oauth, nonce, tokens, hide)
+    logins = await asyncio.to_thread(importlib.import_module, "buddy.tools.mcp.machine_login")
+    return partial(_open, client, logins, nonce, tokens, hide)
 
 
 def _open(
     client: ModuleType,
-    oauth: ModuleType,
+    logins: ModuleType,
     nonce: str,
     tokens: Path | None,
     hide: Callable[[str], None],
     definition: ServerDefinition,
     stderr: ServerStderr,
 ) -> AbstractAsyncContextManager[ServerSession]:
-    has_login = tokens and definition.url
-    login = oauth.stored_login(tokens, definition.name, definition.url, hide) if has_login else None
+    login = logins.login_of(tokens, definition, hide) if tokens and definition.url else None
     return client.connect(definition, stderr, nonce, login)
