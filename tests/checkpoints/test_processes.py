@@ -227,3 +227,16 @@ async def test_a_change_between_two_calls_is_still_a_conflict(tmp_path: Path) ->
         steps = [Step(ended.checkpoint, seq) for seq, ended in enumerate((first, second), 1)]
         kept = await workspace.checkpoints.changes([step.checkpoint_id for step in steps])
         assert combine(steps, kept).mixed == {"text"}
+
+
+async def test_a_call_that_outlives_its_process_keeps_its_checkpoint(tmp_path: Path) -> None:
+    """Its command goes on in a pane; others look at the workspace before it ends."""
+    async with Workspace(tmp_path) as workspace:
+        key, _ = await workspace.begin()
+        (workspace.root / "early").write_text("early\n")
+    async with Workspace(tmp_path) as workspace:
+        await workspace.checkpoints.adopt(key)
+        await workspace.checkpoints.look(workspace.scope())
+        (workspace.root / "late").write_text("late\n")
+        ended = await workspace.end(key)
+        assert (ended.is_recovered, paths(ended)) == (True, ["early", "late"])

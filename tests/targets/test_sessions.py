@@ -17,7 +17,7 @@ from tests.harness.wire_client import ErrorResponse, Message, WireClient
 SCRIPT = [
     section(
         "^wait",
-        {"calls": [shell_call("echo early; while ! [ -e go ]; do sleep 0.05; done; echo late")]},
+        {"calls": [shell_call("echo early; while ! [ -e go ]; do sleep 0.05; done; echo x >after; echo late")]},
         {"text": "ok"},
     ),
     section(
@@ -79,6 +79,8 @@ async def test_a_command_in_a_pane_outlives_the_daemon_and_its_result_is_used(da
         (result,) = await results(client, session_id)
         assert result["text"] == "exit code: 0\nstdout:\nearly\nlate"
         assert result["target"] == "local"
+        [changed] = [event["payload"]["files"] for event in events if event["type"] == "files_changed"]
+        assert "after" in [file["path"] for file in changed]
     verified = daemon.run("replay", session_id, "--verify")
     assert verified.code == 0, verified.out
 

@@ -133,6 +133,10 @@ class Checkpoints:
             return []
         return await self._do(lambda store: unrecorded_calls(store, session_id))
 
+    async def adopt(self, key: CallKey) -> None:
+        """Go on with a call that an earlier process began."""
+        await self._do(lambda store: store.windows.adopt(key))
+
     async def report(self, checkpoint: str) -> None:
         """What the checkpoint says is in the session's log."""
         await self._do(lambda store: close_checkpoint(store, checkpoint))
@@ -140,15 +144,10 @@ class Checkpoints:
     async def usage(self) -> Usage:
         return await self._do(usage)
 
-    async def prune(self) -> None:
-        """Remove what is too old, if there is a store."""
+    async def prune(self, session_id: str | None = None) -> None:
+        """Remove what is too old, or the checkpoints of a deleted session, if there is a store."""
         if self.folder.exists():
-            await self._do(prune)
-
-    async def forget(self, session_id: str) -> None:
-        """Remove the checkpoints of a deleted session."""
-        if self.folder.exists():
-            await self._do(lambda store: forget_session(store, session_id))
+            await self._do(lambda store: prune(store) if session_id is None else forget_session(store, session_id))
 
     async def close(self) -> None:
         for task in list(self._filling.values()):

@@ -117,7 +117,7 @@ def _drop(store: Store, condition: str, value: str | int) -> None:
 
 def _forget_root(store: Store, root: int, path: str) -> bool:
     """False if a call is under way there: what it changed is found by what is known."""
-    if store.windows.is_used(path):
+    if store.windows.of(path):
         return False
     store.db.execute("DELETE FROM files WHERE root = ?", (root,))
     store.db.execute("DELETE FROM roots WHERE id = ?", (root,))

@@ -131,7 +131,8 @@ class Store:
         if window is None:
             return self._find_ended(key, scope.root)
         is_recovered = not self.windows.is_own(key)
-        self.windows.add(key)
+        if is_recovered:
+            self.windows.adopt(key)
         faults.reached("checkpoint.ending")
         found: Ended | list[str] = []
         try:
@@ -148,10 +149,13 @@ class Store:
         window = self.windows.find(key, root)
         if window is None:
             return self._find_ended(key, root)
-        with self.saving():
-            changes, overlaps = self.windows.end(window)
-        self.windows.discard(key)
-        return Ended(window.checkpoint, tuple(changes), self.coverage(root), overlaps)
+        is_recovered = not self.windows.is_own(key)
+        try:
+            with self.saving():
+                changes, overlaps = self.windows.end(window)
+        finally:
+            self.windows.discard(key)
+        return Ended(window.checkpoint, tuple(changes), self.coverage(root), overlaps, is_recovered)
 
     def split(self, key: CallKey, following: CallKey, scope: Scope) -> Ended | None:
         """End a call's checkpoint and begin the next one without looking twice."""
@@ -212,7 +216,7 @@ class Store:
         if scope is not None:
             known.use(scope.private, scope.is_closed)
         for old in list(self._workspaces)[:-MAX_WORKSPACES]:
-            if not self.windows.is_used(old):
+            if not self.windows.of(old):
                 del self._workspaces[old]
         return known
 

@@ -26,6 +26,9 @@ INSERT INTO checkpoints (id, root, session, run, call, state, created, detail, p
 VALUES (?, ?, ?, ?, ?, 'open', ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET state = 'open', holder = excluded.holder
 """
+_ADOPT = """
+UPDATE checkpoints SET state = 'open', ended = 0, holder = ? WHERE id = ? AND state IN ('open', 'found')
+"""
 
 
 class CallKey(Struct, frozen=True):
@@ -61,12 +64,14 @@ class Windows:
         self._holder = Holder(folder)
         self._own: set[str] = set()
         """Those that this process has open; others of its own were abandoned."""
+        self._adopted: set[str] = set()
 
     def close(self) -> None:
         self._holder.close()
 
     def is_own(self, key: CallKey) -> bool:
-        return key.checkpoint in self._own
+        """Whether this process began it."""
+        return key.checkpoint in self._own and key.checkpoint not in self._adopted
 
     def all(self) -> list[Window]:
         return [_window(row) for row in self._db.execute(_OPEN).fetchall()]
@@ -84,9 +89,6 @@ class Windows:
 
     def is_watched(self, root: str) -> bool:
         return any(one.paths is None for one in self.of(root))
-
-    def is_used(self, root: str) -> bool:
-        return bool(self.of(root))
 
     def begin(self, key: CallKey, root: str, parent: str, paths: Sequence[str] | None, reach: Reach | None) -> None:
         """Open a checkpoint. If the same call began before, it goes on: what it changed then is kept."""
@@ -108,8 +110,18 @@ class Windows:
         """It is committed, and this process will end it."""
         self._own.add(key.checkpoint)
 
+    def adopt(self, key: CallKey) -> None:
+        """A call that a dead process began goes on: what it changes from now on is looked for, too."""
+        query = (
+            "UPDATE checkpoints SET state = 'open', ended = 0, holder = ? WHERE id = ? AND state IN ('open', 'found')"
+        )
+        self._db.execute(query, (self._holder.name, key.checkpoint))
+        self._own.add(key.checkpoint)
+        self._adopted.add(key.checkpoint)
+
     def discard(self, key: CallKey) -> None:
         self._own.discard(key.checkpoint)
+        self._adopted.discard(key.checkpoint)
 
     def attribute(self, changes: Sequence[Change], root: str, by: Window | None = None) -> None:
         """Add changes to the open checkpoints that watch their paths. `by` is a tool that wrote these paths by name."""

@@ -33,4 +33,4 @@ async def forget_checkpoints(checkpoints: Checkpoints | None, session_id: str) -
     """Remove what was kept for a deleted session."""
     if checkpoints is not None:
         with suppress(CheckpointError):
-            await checkpoints.forget(session_id)
+            await checkpoints.prune(session_id)

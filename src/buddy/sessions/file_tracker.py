@@ -118,6 +118,8 @@ class FileTracker:
                     await self._checkpoints.report(key.checkpoint)
                 elif key.call not in run.open_calls:
                     await self._end(key, None if key.call.partition(".")[0] in WATCHES else key.call)
+                else:
+                    await self._checkpoints.adopt(key)
         except CheckpointError as error:
             self._warn(str(error))
 
