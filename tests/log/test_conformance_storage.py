@@ -163,6 +163,17 @@ async def test_deleting_a_session_removes_all_of_it_and_nothing_else(log: Log) -
 # --- tokens and blobs ---
 
 
+async def test_a_process_that_lost_the_session_does_not_delete_it(log: Log) -> None:
+    lease = await started(log)
+    again = await log.acquire(SESSION, lease.owner)
+    assert again is not None
+    with pytest.raises(Fenced):
+        await log.delete(SESSION, lease.epoch)
+    assert await log.get(SESSION) is not None
+    assert await log.delete(SESSION, again.epoch)
+    assert not await log.delete(SESSION, again.epoch)
+
+
 async def test_a_token_is_found_by_its_hash_until_it_is_revoked(log: Log) -> None:
     await started(log)
     token = TokenRecord("hash", SESSION, "observer", 123)

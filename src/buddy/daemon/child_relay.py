@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from buddy.daemon.link import ServerLink
+from buddy.daemon.remote_children import RemoteChildren
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import ApprovalReceived, ApprovalRequired, events_where
@@ -15,6 +16,7 @@ from buddy.sessions.children import working_children
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
+WATCH_SECONDS = 30.0
 FOR_PARENT = events_where(lambda facts: facts.for_parent)
 
 
@@ -38,6 +40,7 @@ class ChildRelay:
         self._cursors: dict[str, int] = {}
         self._followed: dict[str, Session] = {}
         self._asked: set[str] = set()
+        self._remote = RemoteChildren(log)
 
     def look_again(self) -> None:
         """The connection follows another session."""
@@ -53,7 +56,7 @@ class ChildRelay:
                 if lines:
                     await self._link.write(lines)
                 else:
-                    await self._woken.wait()
+                    await self._wait()
         except ConnectionError:
             self._link.close()
         finally:
@@ -64,11 +67,9 @@ class ChildRelay:
     async def _next(self) -> bytes:
         attached = self._attached()
         working = {
-            child: parent
-            for parent in attached
-            for child in working_children(self._sessions, parent)
-            if child not in attached
+            child: parent for parent in attached for child in await self._working(parent) if child not in attached
         }
+        self._remote.keep([*attached, *working])
         for child, parent in working.items():
             self._on_child(child, parent)
         parts = [await self._lines(child) for child in {**self._cursors, **working}]
@@ -76,6 +77,30 @@ class ChildRelay:
             del self._cursors[child]
             self._unfollow(child)
         return b"".join(parts)
+
+    async def _working(self, parent: str) -> list[str]:
+        """The sub-agents that work for a session, here or on another node."""
+        if self._sessions.live(parent) is not None or self._sessions.services.elsewhere is None:
+            return working_children(self._sessions, parent)
+        return await self._remote.working(parent)
+
+    async def _wait(self) -> None:
+        """Wait for something new; what another node has wakes nobody here, so its logs are watched."""
+        cursors = {
+            **self._remote.cursors,
+            **{one: at for one, at in self._cursors.items() if one not in self._followed},
+        }
+        if self._sessions.services.elsewhere is None or not cursors:
+            await self._woken.wait()
+            return
+        watching = [self._log.wait(session_id, cursor, WATCH_SECONDS) for session_id, cursor in cursors.items()]
+        tasks = [asyncio.ensure_future(one) for one in (self._woken.wait(), *watching)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _lines(self, child: str) -> bytes:
         self._follow(child)

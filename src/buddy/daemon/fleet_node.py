@@ -43,7 +43,9 @@ async def join_fleet(runtime: Runtime, shared: PostgresLog, config: Config, *, i
     forwarding.fleet = runtime.fleet = fleet
     runtime.admission.take_turn = turns.take
     leases = FleetLeases(chosen, name, lambda: fleet.may_take)
-    runtime.sessions.services = replace(runtime.sessions.services, leases=leases, node=name, parks=True)
+    runtime.sessions.services = replace(
+        runtime.sessions.services, leases=leases, node=name, parks=True, elsewhere=forwarding
+    )
     runtime.dispatcher.remote = forwarding
     shared.hints.subscribe(fleet.on_hint)
     await fleet.start()

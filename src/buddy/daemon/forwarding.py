@@ -18,6 +18,7 @@ from buddy.daemon.connection import PeerConnection, reply_steps
 from buddy.daemon.runtime import Runtime
 from buddy.errors import ProtocolError, SessionElsewhere
 from buddy.log.contract import TokenRecord
+from buddy.protocol.codes import VERSION
 from buddy.protocol.envelopes import IncomingRequest, Response, decode, parse_incoming, payload_of, session_of
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.requests import (
@@ -103,6 +104,15 @@ class Forwarding:
             raise ProtocolError(error.code, error.message, retryable=error.retryable, detail=error.detail)
         reply = decode(response.payload, REQUESTS[request.type].reply)
         return await self._follow_up(peer, request, reply, cursor, token)
+
+    async def ask(self, session_id: str, kind: str, payload: Shape, by: str) -> None:
+        """Have a request of this runtime itself answered by the node that has a session."""
+        content = msgspec.json.decode(msgspec.json.encode(payload))
+        request = IncomingRequest(VERSION, "request", f"req_{uuid.uuid4().hex}", kind, content, session_id)
+        forwarded = ForwardedRequest(request, by, is_owner=True)
+        response = await self._ask(request, session_id, msgspec.json.encode(forwarded))
+        if response.error is not None:
+            raise ProtocolError(response.error.code, response.error.message, retryable=response.error.retryable)
 
     async def serve(self, body: bytes) -> bytes:
         """Answer what another node received; Moved if the session is not here either."""

@@ -238,7 +238,9 @@ class SessionRows(Protocol):
         """A user's sessions, and what they cost on a day; sessions that were deleted count in the cost."""
         ...
 
-    async def delete(self, session_id: str) -> bool: ...
+    async def delete(self, session_id: str, epoch: int | None = None) -> bool:
+        """Remove a session; Fenced if an epoch is named and another process took the session since."""
+        ...
 
 
 class Leases(Protocol):

@@ -174,10 +174,13 @@ class MemoryLog:
         costs = [record.facts.day_cost_usd for record in records if record.facts.day == day]
         return UserUsage(len(records), runs, sum(costs, self._spent.get((user, day), 0.0)))
 
-    async def delete(self, session_id: str) -> bool:
-        session = self._sessions.pop(session_id, None)
+    async def delete(self, session_id: str, epoch: int | None = None) -> bool:
+        session = self._sessions.get(session_id)
         if session is None:
             return False
+        if epoch not in (None, session.epoch):
+            raise Fenced(f"{session_id} is not held under epoch {epoch} any more")
+        del self._sessions[session_id]
         user, facts = session.record.user, session.record.facts
         if user is not None:
             self._spent[user, facts.day] = self._spent.get((user, facts.day), 0.0) + facts.day_cost_usd

@@ -128,10 +128,13 @@ def prune(lease: Lease, before_seq: int, db: Database) -> int:
     return first_seq
 
 
-def delete(session_id: str, db: Database) -> bool:
-    key = db.execute("SELECT key FROM sessions WHERE id = ?", (session_id,)).get
-    if key is None:
+def delete(session_id: str, epoch: int | None, db: Database) -> bool:
+    found = db.execute("SELECT key, epoch FROM sessions WHERE id = ?", (session_id,)).get
+    if found is None:
         return False
+    key, current = found
+    if epoch not in (None, current):
+        raise Fenced(f"{session_id} is not held under epoch {epoch} any more")
     # Blobs are shared between sessions: this one's become unowned until it is known that no other session names them.
     db.execute("INSERT OR IGNORE INTO blob_refs SELECT blob, ? FROM blob_refs WHERE session = ?", (_NOBODY, key))
     db.execute(_KEEP_COST, (key,))

@@ -164,8 +164,8 @@ class SqliteLog:
     async def usage_of(self, user: str, day: int) -> UserUsage:
         return rows.usage_of(user, day, self._reader)
 
-    async def delete(self, session_id: str) -> bool:
-        existed = await self._write(partial(rows.delete, session_id), durable=True, long=True)
+    async def delete(self, session_id: str, epoch: int | None = None) -> bool:
+        existed = await self._write(partial(rows.delete, session_id, epoch), durable=True, long=True)
         if existed:
             self._waiters.wake(session_id)
             discarded = [blob for blob in rows.unnamed_blobs(self._reader) if self._blobs.discard(blob)]

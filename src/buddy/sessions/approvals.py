@@ -16,18 +16,19 @@ from msgspec.structs import replace
 from buddy import faults
 from buddy.approvals.deadlines import NEVER, Deadline, Moment
 from buddy.approvals.decide import Mode, decide, needs_decision
-from buddy.approvals.policy import EffectivePolicy, parse_policy
+from buddy.approvals.policy import EffectivePolicy
 from buddy.approvals.questions import Opinion, Question, Ruling
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import ProtocolError, RunDenied
 from buddy.log.contract import ApprovalDecision, ApprovalRecord
 from buddy.protocol.actors import SESSION_GRANT, RuleActor, RuntimeActor
 from buddy.protocol.codes import Scope, Verdict
-from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired, SessionStarted
+from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired
 from buddy.protocol.ids import Ids
 from buddy.protocol.intents import Intent
 from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import ApprovalRequest, SessionOptions
+from buddy.sessions.effective_policy import policy_of, session_policy_of
 from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.journal import Journal, Rows
 from buddy.sessions.permission_hooks import AskedHooks, judge
@@ -167,19 +168,10 @@ class Approvals:
 
     def policy(self) -> EffectivePolicy:
         """The policy of the active run: its own, else the session's."""
-        run, of_session = self._fold.run, self.session_policy()
-        if run is None or not run.options.approval_policy:
-            return of_session
-        return replace(parse_policy(run.options.approval_policy, self._now()), before=of_session.at(self._now()))
+        return policy_of(self._fold, self._now(), self.window)
 
     def session_policy(self) -> EffectivePolicy:
-        """The policy that was set last, else the initial one, else `ask`, or `none` in headless sessions."""
-        fold, initial = self._fold, _initial_policy(self._fold.started, self._now())
-        if fold.policy is None:
-            return initial
-        recorded = None if fold.policy_expires_at is None else Deadline(fold.policy_expires_at)
-        before = fold.lasting_policy or initial.lasting
-        return EffectivePolicy(fold.policy, recorded and (self.window or recorded), before)
+        return session_policy_of(self._fold, self._now(), self.window)
 
     def is_lenient(self) -> bool:
         """Whether there is a temporary grant, which would end with this process."""
@@ -348,12 +340,6 @@ def _mode(fold: SessionFold) -> Mode:
         return Mode()
     headless, options = started.mode == "headless", started.options or SessionOptions()
     return Mode(fold.is_planning, headless, options.attended)
-
-
-def _initial_policy(started: SessionStarted | None, now: Moment) -> EffectivePolicy:
-    if started and started.options and started.options.approval_policy:
-        return parse_policy(started.options.approval_policy, now)
-    return EffectivePolicy("none" if started and started.mode == "headless" else "ask")
 
 
 def _where(run: RunState) -> dict[str, object]:

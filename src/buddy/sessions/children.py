@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from buddy import faults
 from buddy.backends.runstate import RunState
-from buddy.errors import LogError, ProtocolError, RunDenied, ToolError
+from buddy.errors import LogError, ProtocolError, RunDenied, SessionElsewhere, ToolError
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.child_events import ChildUsage
 from buddy.protocol.events import ChildFinished, ChildStarted
@@ -189,7 +189,10 @@ class ChildSessions:
                 child.audience.unlisten(woken)
 
     async def _cancel(self, started: ChildStarted, parent: Parent, reason: str) -> ChildOutcome | None:
-        child = await self._sessions.open(started.session_id)
+        try:
+            child = await self._sessions.open(started.session_id)
+        except SessionElsewhere:
+            return await self._cancel_elsewhere(started, parent, reason)
         active = child.fold.run
         run_id = child.fold.runs.get(message_id_of(started.session_id)) or (active and active.run_id)
         if run_id is None:
@@ -199,6 +202,17 @@ class ChildSessions:
             with suppress(ProtocolError):
                 await child.runs.cancel(cancel, RuntimeActor.PARENT)
         return await self._wait(started.session_id, run_id, parent)
+
+    async def _cancel_elsewhere(self, started: ChildStarted, parent: Parent, reason: str) -> ChildOutcome | None:
+        """Cancel a sub-agent that another process has."""
+        child_id, elsewhere = started.session_id, self._sessions.services.elsewhere
+        run_id = await self._known_run(child_id, message_id_of(child_id))
+        if run_id is None or elsewhere is None:
+            return None
+        cancel = CancelRun(child_id, run_id, f"parent: {reason}")
+        with suppress(ProtocolError):  # it may have ended meanwhile
+            await elsewhere.ask(child_id, "cancel_run", cancel, RuntimeActor.PARENT)
+        return await self._wait(child_id, run_id, parent)
 
     def _finish(self, parent: Parent, run: RunState, started: ChildStarted, outcome: ChildOutcome) -> None:
         with suppress(LogError):  # the parent's log is another process's: that one records it

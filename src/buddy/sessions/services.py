@@ -11,7 +11,7 @@ from buddy.checkpoints.checkpoints import Checkpoints
 from buddy.log.contract import Lease, Log
 from buddy.protocol.envelopes import Event
 from buddy.protocol.ids import Ids
-from buddy.protocol.shapes import BootTime
+from buddy.protocol.shapes import BootTime, Shape
 from buddy.scrub import Scrubber
 from buddy.sessions.journal import MERGE_SECONDS, Journal
 from buddy.sessions.state import SessionFold
@@ -75,6 +75,14 @@ class SessionLeases(Protocol):
         ...
 
 
+class SessionsElsewhere(Protocol):
+    """The sessions that other processes on the same log have."""
+
+    async def ask(self, session_id: str, kind: str, payload: Shape, by: str) -> None:
+        """Have a request served where the session is; ProtocolError if it is refused there."""
+        ...
+
+
 class SessionServices(Struct, frozen=True):
     """The same for all sessions. `listeners` receive what was committed, in order; they may only note it.
 
@@ -103,6 +111,7 @@ class SessionServices(Struct, frozen=True):
     checkpoints: Checkpoints | None = None
     stop_children: Callable[[Parent], Awaitable[None]] = nothing_to_stop
     leases: SessionLeases | None = None
+    elsewhere: SessionsElsewhere | None = None
     cost_left: Callable[[str | None], Awaitable[float | None]] = without_limit
 
     async def acquire(self, session_id: str, owner: str) -> Lease | None:

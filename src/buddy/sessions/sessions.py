@@ -243,8 +243,8 @@ class Sessions:
         if session is not None:
             del self.by_id[session_id]
             await session.close()
-        await self.acquire(session_id)
-        return await self.services.log.delete(session_id)
+        lease = await self.acquire(session_id)
+        return await self.services.log.delete(session_id, lease.epoch)
 
     async def close(self) -> None:
         """Close all sessions cleanly."""

@@ -110,7 +110,7 @@ class RunRequests:
     async def set_approval_policy(
         self, peer: PeerConnection, request: ask.SetApprovalPolicy, session: Session
     ) -> Shape:
-        check_not_wider(self._sessions, session, request)
+        await check_not_wider(self._sessions, session, request)
         policy = await set_policy(session, request, peer.name)
         await follow_policy(self._sessions, session, request, peer.name)
         return ask.SetApprovalPolicyReply(policy.policy, policy.expires_at, session.fold.is_planning)

@@ -6,7 +6,7 @@ from buddy.daemon.handlers.host import Host
 from buddy.daemon.handlers.paths import check_path
 from buddy.daemon.offered_endpoint import adopt, renew_key
 from buddy.daemon.session_list import Watcher, query_of
-from buddy.errors import ProtocolError, UserError
+from buddy.errors import ProtocolError, SessionElsewhere, UserError
 from buddy.log.contract import SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.shapes import Endpoint, Replay, Shape
@@ -112,12 +112,26 @@ class SessionRequests:
             await peer.roles.admit(session.session_id, token)
         return ask.ForkSessionReply(session.session_id, token)
 
-    async def delete_session(self, _peer: PeerConnection, _request: ask.DeleteSession, record: SessionRecord) -> Shape:
-        deleted = False
-        for session_id in (*await children_of(self._sessions, record.session_id), record.session_id):
-            deleted = await self._sessions.delete(session_id)
-            await self._host.forget(session_id)
-        return ask.DeleteSessionReply(deleted)
+    async def delete_session(self, peer: PeerConnection, _request: ask.DeleteSession, record: SessionRecord) -> Shape:
+        live = self._sessions.live(record.session_id)
+        if live is None:
+            await self._sessions.acquire(record.session_id)  # if another node has it, that one deletes everything
+        elif live.fold.run is not None:
+            raise ProtocolError("RUN_IN_PROGRESS", "cancel the active run first", retryable=True)
+        for session_id in await children_of(self._sessions, record.session_id):
+            try:
+                await self._delete(session_id)
+            except SessionElsewhere:
+                elsewhere = self._sessions.services.elsewhere
+                if elsewhere is None:
+                    raise
+                await elsewhere.ask(session_id, "delete_session", ask.DeleteSession(), peer.name)
+        return ask.DeleteSessionReply(await self._delete(record.session_id))
+
+    async def _delete(self, session_id: str) -> bool:
+        deleted = await self._sessions.delete(session_id)
+        await self._host.forget(session_id)
+        return deleted
 
     async def prune_session(self, _peer: PeerConnection, request: ask.PruneSession, session: Session) -> Shape:
         return ask.PruneSessionReply(await prune(session, request.before_seq))

@@ -178,11 +178,14 @@ class PostgresLog:
         found = await self.reads.fetch(rows.HOLDERS, self._beat())
         return [session_id for session_id, owner, seen, now in found if not (owner and is_alive(owner, seen, now))]
 
-    async def delete(self, session_id: str) -> bool:
+    async def delete(self, session_id: str, epoch: int | None = None) -> bool:
         existed = await self.get(session_id) is not None  # a repeated statement would find nothing
         if existed:
-            await self.writes.repeat(rows.DELETE, session_id, timeout=_LONG_SECONDS)
+            await self.writes.repeat(rows.DELETE, session_id, epoch, timeout=_LONG_SECONDS)
+            if epoch is not None and await self.get(session_id) is not None:
+                raise Fenced(f"{session_id} is not held under epoch {epoch} any more")
             self.hints.wake(session_id)
+            self.hints.woken(session_id)
             await self.blobs.sweep()
         return existed
 

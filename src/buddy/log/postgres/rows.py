@@ -70,7 +70,10 @@ SELECT first_seq FROM head
 
 # The blobs become unowned (session 0) until it is known that no other session names them.
 DELETE = """
-WITH gone AS (DELETE FROM sessions WHERE id = $1 RETURNING key, user_id, facts::json AS facts),
+WITH gone AS (
+    DELETE FROM sessions WHERE id = $1 AND ($2::bigint IS NULL OR epoch = $2)
+    RETURNING key, user_id, facts::json AS facts
+  ),
   cost AS (
     INSERT INTO spent AS s SELECT user_id, (facts ->> 'day')::bigint, (facts ->> 'day_cost_usd')::float8 FROM gone
     WHERE user_id IS NOT NULL AND (facts ->> 'day_cost_usd')::float8 > 0
