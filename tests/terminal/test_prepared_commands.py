@@ -1,5 +1,6 @@
 """Slash commands and skills from files, and what hooks say, in the real terminal."""
 
+import sys
 import time
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from tests.harness.home import Home
 from tests.harness.scripts import shell
 from tests.harness.terminal import Tmux
 from tests.hooks.hooking import hook, listed, write_hooks
+from tests.tools.mcp.servers import MODULES
 
 
 def prepare(home: Home) -> None:
@@ -40,6 +42,23 @@ def test_commands_and_skills_are_listed_completed_and_sent(home: Home) -> None:
         terminal.wait_for("unknown skill 'rude'")
         terminal.enter("/grete")
         terminal.wait_for("unknown command /grete")
+
+
+def test_prompts_of_servers_are_completed_and_listed(home: Home) -> None:
+    words = [f"--env={name}={value}" for name, value in MODULES.items()]
+    with home.script({"text": "Hello there."}, {"text": "Reviewed."}) and Tmux(home, columns=100, rows=60) as terminal:
+        added = home.run("mcp", "add", "one", *words, "--", sys.executable, "-m", "tests.harness.mcp_server")
+        assert added.code == 0
+        terminal.wait_for("(shift-tab)")
+        terminal.enter("hello")
+        terminal.wait_for("Hello there.")
+        terminal.enter("/help")
+        terminal.wait_until(lambda text: "Asks for a review. (user prompt) path style" in text, history=True)
+        terminal.type("/mcp__one__r")
+        terminal.wait_until(lambda text: "Asks for a review." in text.rpartition("/mcp__one__r")[2])
+        terminal.type("eview main.py")
+        terminal.keys("Enter")
+        terminal.wait_for("Reviewed.")
 
 
 def test_a_guard_without_an_answer_asks_in_the_terminal(home: Home) -> None:

@@ -1,4 +1,4 @@
-"""The slash commands and skills of a workspace that people prepared in files."""
+"""The slash commands and skills that people prepared in files for a workspace, and the prompts of its servers."""
 
 from typing import Literal
 
@@ -10,10 +10,10 @@ class ListCommands(Shape, frozen=True):
 
 
 class CommandInfo(Shape, frozen=True):
-    """`name` is sent with a slash before it; `kind` says whether it is a command's file or a skill."""
+    """`name` is sent with a slash before it; `kind`: a command's file, a skill, or a prompt of a running MCP server."""
 
     name: str
-    kind: Literal["command", "skill"]
+    kind: Literal["command", "skill", "prompt"]
     owner: Literal["user", "project"]
     description: str
     argument_hint: str | None = None

@@ -7,6 +7,7 @@ fails is shown and ends nothing.
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import Callable, Sequence
 
 from buddy.terminal.blocks import error_block
@@ -36,6 +37,8 @@ from buddy.terminal.wrap import fold
 # A spinner turns; clocks and countdowns show seconds.
 SPINNER_SECONDS = 0.1
 CLOCK_SECONDS = 0.5
+LISTED_SECONDS = 3.0
+"""How old the list of commands may be before it is asked for again."""
 
 
 class Repl:
@@ -57,6 +60,8 @@ class Repl:
         self._queue: asyncio.Queue[InputLine] = asyncio.Queue()
         self._tasks = BackgroundTasks(lambda error: screen.print_above(self._fold(error_block(error, style))))
         programs = LocalPrograms(screen, style)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listed_at = 0.0
         full_events = FullEvents(session)
         renderer = EventRenderer(
             session, settings.display, style, lambda: screen.columns, screen.print_above, answer, self._fold
@@ -116,7 +121,7 @@ class Repl:
         if first:
             self._editor.remember(first)
             self._queue.put_nowait(InputLine(first))
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._editor.quit)
         for work in (self._follow(), self._lines.run(), self._tick(), self._load_commands()):
             self._tasks.start(work)
@@ -129,10 +134,18 @@ class Repl:
             self._screen.flush()
 
     async def _load_commands(self) -> None:
-        await self._session.list_commands()
+        self._listed_at = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            await self._session.list_commands()
 
     def _commands(self) -> list[tuple[str, str]]:
-        """What can be completed: the built-in commands, and those from files as they were last listed."""
+        """What can be completed: the built-in commands, those from files and the prompts of servers as last listed.
+
+        They are listed again meanwhile: servers come and go. The completer may run in a thread.
+        """
+        if self._loop is not None and time.monotonic() - self._listed_at > LISTED_SECONDS:
+            self._listed_at = time.monotonic()
+            self._loop.call_soon_threadsafe(lambda: self._tasks.start(self._load_commands()))
         prepared = [(f"/{one.name}", one_line(one.description, 80)) for one in self._session.prepared]
         return [*listed_commands(), *prepared]
 

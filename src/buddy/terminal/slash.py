@@ -51,8 +51,7 @@ async def show_help(ui: CommandUI, _: str) -> None:
 
 def _about(command: CommandInfo) -> str:
     hint = f" {one_line(command.argument_hint, 60)}" if command.argument_hint else ""
-    kind = "skill" if command.kind == "skill" else "command"
-    return f"{one_line(command.description, 160)} ({command.owner} {kind}){hint}".strip()
+    return f"{one_line(command.description, 160)} ({command.owner} {command.kind}){hint}".strip()
 
 
 async def use_skill(ui: CommandUI, rest: str) -> None:

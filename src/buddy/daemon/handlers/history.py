@@ -1,7 +1,10 @@
 """Requests about the past of a session, and the profiles and commands to choose from."""
 
 import asyncio
+import os
 from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from buddy.config.resolve import profile_names, resolve_profile
 from buddy.config.settings import Config
@@ -34,7 +37,9 @@ class HistoryRequests:
         return ask.ListMarksReply(tuple(marks.marks_of(entries)))
 
     async def list_commands(self, _peer: PeerConnection, request: ListCommands) -> Shape:
-        return await asyncio.to_thread(self._host.texts.list_commands, request.root_path)
+        root = os.path.realpath(request.root_path)  # noqa: ASYNC240 - a few links
+        listed = await asyncio.to_thread(self._host.texts.list_commands, root)
+        return replace(listed, commands=(*listed.commands, *self._host.mcp.list_prompts(root)))
 
     async def list_profiles(self, _peer: PeerConnection, _request: ask.ListProfiles) -> Shape:
         """Names and models alone: neither keys nor addresses."""

@@ -11,6 +11,7 @@ from buddy.daemon.session_list import SessionList
 from buddy.daemon.session_model import SessionModels
 from buddy.protocol.requests import DaemonStatusReply
 from buddy.protocol.web_requests import MintWebLink, MintWebLinkReply, OpenWeb
+from buddy.tools.mcp.deferred import DeferredMcp
 
 if TYPE_CHECKING:
     from buddy.cluster.fleet import Fleet
@@ -72,6 +73,9 @@ class Host(Protocol):
 
     @property
     def texts(self) -> PreparedTexts: ...
+
+    @property
+    def mcp(self) -> DeferredMcp: ...
 
     @property
     def models(self) -> SessionModels: ...

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from buddy.config.settings import Config
+from buddy.protocol.command_requests import CommandInfo
 from buddy.tools.registry import Registry
 from buddy.tools.source import Recent, ToolScope
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 PROJECT_FILE = ".mcp.json"
 NOTHING = Registry(())
+MAX_DESCRIPTION = 1024
+MAX_HINT = 200
 
 
 class McpHost(Struct, frozen=True):
@@ -58,6 +61,23 @@ class DeferredMcp:
         from buddy.tools.mcp.mentions import has_mention
 
         return await self._load().expand(text, root, is_local=is_local) if has_mention(text) else None
+
+    def list_prompts(self, root: str) -> tuple[CommandInfo, ...]:
+        """The prompts of servers that are running, as they are sent."""
+        if self._source is None:
+            return ()
+        from buddy.tools.mcp.mentions import prompt_name
+
+        return tuple(
+            CommandInfo(
+                prompt_name(server.name, prompt.name),
+                "prompt",
+                "project" if server.fingerprint or server.origin.endswith(f"/{PROJECT_FILE}") else "user",
+                prompt.description[:MAX_DESCRIPTION],
+                " ".join(prompt.arguments)[:MAX_HINT] or None,
+            )
+            for server, prompt in self._source.prompts(root)
+        )
 
     async def close(self) -> None:
         if self._source is not None:

@@ -68,6 +68,10 @@ class Servers:
         """A server that a session is about to use, started if it is not running."""
         return self._connection(definition)
 
+    def find(self, definition: ServerDefinition) -> ServerConnection | None:
+        """A server that is running; nothing is started."""
+        return self._connections.get(definition)
+
     async def close(self) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from buddy.tools.mcp.connection import ServerConnection
-from buddy.tools.mcp.definitions import PROJECT_FILE, Definitions, merge, read_project_file
+from buddy.tools.mcp.contract import PromptDefinition
+from buddy.tools.mcp.definitions import PROJECT_FILE, Definitions, ServerDefinition, merge, read_project_file
 from buddy.tools.mcp.mentions import expand
 from buddy.tools.mcp.naming import name_tools
 from buddy.tools.mcp.notices import Notices
@@ -108,6 +109,12 @@ class McpSource:
         connections = [self.servers.get(definition) for definition in definitions.servers]
         await self._wait_started(connections)
         return await expand(text, connections)
+
+    def prompts(self, root: str) -> list[tuple[ServerDefinition, PromptDefinition]]:
+        """What the servers of a workspace on this machine offer, as far as they are running."""
+        servers = self.define(root, is_local=True).servers
+        running = [(one, self.servers.find(one)) for one in servers]
+        return [(one, prompt) for one, found in running if found is not None for prompt in found.prompts]
 
     def forget(self, session_ids: Sequence[str]) -> None:
         for session_id in session_ids:
