@@ -59,7 +59,7 @@ def backup(options: Options) -> int:
     if folder.exists():
         raise UserError(f"{folder} exists already", hint="name a directory that does not exist; it is created")
     if folder.is_relative_to(state_dir):
-        raise UserError(f"{folder} is inside of what it should be a copy of", hint="choose a place elsewhere")
+        raise UserError(f"{folder} is inside the state directory", hint="choose a place elsewhere")
     try:
         manifest = _build(state_dir, folder)
     except OSError as error:

@@ -206,7 +206,7 @@ def _is_repeatable(request: IncomingRequest) -> bool:
 
 
 def _unanswered(request: IncomingRequest) -> ProtocolError:
-    message = "the node that has the session began this and has not answered in time; it may be done yet"
+    message = "the node that has the session began this and has not answered in time; it may still complete"
     if _is_repeatable(request):
         return ProtocolError("OVERLOADED", f"{message}, and may be repeated", retryable=True)
     return ProtocolError("INTERNAL_ERROR", f"{message}; look before you repeat it")

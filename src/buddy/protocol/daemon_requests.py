@@ -6,7 +6,7 @@ HAND_OVER_SECONDS = 60.0
 
 
 class RestartDaemon(Shape, frozen=True):
-    """`waitSeconds`: how long running commands may take to end; `stop`: whoever asks starts the next daemon."""
+    """`waitSeconds`: how long running commands may take to end; `stop`: the client starts the next daemon."""
 
     wait_seconds: float = HAND_OVER_SECONDS
     stop: bool = False

@@ -13,7 +13,7 @@ def add_acp(commands: "Subparsers") -> None:
     parser = add(
         commands,
         "acp",
-        "be an agent for editors on stdin and stdout (Agent Client Protocol)",
+        "run as an agent for editors over stdin and stdout (Agent Client Protocol)",
         "an editor starts it; see docs/editors.md for Zed, JetBrains, Neovim and others",
     )
     add_run_flags(parser)
