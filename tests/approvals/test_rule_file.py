@@ -34,6 +34,14 @@ def test_a_rule_is_added_and_removed_and_all_else_stays(tmp_path: Path, text: st
     assert tomllib.loads(path.read_text()).get("permissions", {}).get("rules", []) == before
 
 
+def test_a_rule_takes_the_place_of_those_that_it_replaces(tmp_path: Path) -> None:
+    path = tmp_path / "buddy.toml"
+    path.write_text("# mine\n[[permissions.rules]]\ndecision = 'deny'\n[[permissions.rules]]\ndecision = 'ask'\n")
+    add_rule(path, RULE, lambda old: old["decision"] == "ask")
+    assert tomllib.loads(path.read_text())["permissions"]["rules"] == [{"decision": "deny"}, RULE]
+    assert path.read_text().startswith("# mine")
+
+
 @pytest.mark.parametrize(
     "text", ["permissions = 3\n", "[permissions]\nrules = 3\n", "[[permissions]]\n", "[[[", "a = \ud800"]
 )

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from buddy.approvals.rules import Opinion, Rule, Rules, Subject, read_rules, suggest
+from buddy.approvals.rules import Opinion, Rule, Rules, Subject, is_replaced, read_rules, suggest
 from buddy.errors import UserError
 from buddy.tools.shell.grammar import parse
 from tests.harness.processes import PATIENCE
@@ -368,3 +368,24 @@ def test_always_for_a_servers_tool_is_bound_to_what_the_tool_is() -> None:
     assert Rules([rule]).judge(replace(asked, definition="bb")).decision == "ask"
     assert Rules([rule]).judge(replace(asked, definition="")).decision == "ask"
     assert Rules([rule]).judge(replace(asked, tool="mcp__files__write")).decision is None
+
+
+def test_an_outdated_always_does_not_hide_a_later_one() -> None:
+    asked = Subject("mcp__files__read", definition="aa-2")
+    outdated, current = suggest(replace(asked, definition="aa-1")), suggest(asked)
+    assert outdated is not None and current is not None
+    for rules in ([outdated, current], [current, outdated]):
+        assert Rules(rules).judge(asked).decision == "allow"
+    assert "not what it was when the rule was made" in Rules([outdated]).judge(asked).why
+    assert Rules([outdated, current, Rule("deny", tool="mcp__files__*")]).judge(asked).decision == "deny"
+
+
+def test_always_replaces_what_was_remembered_for_the_same_tool_of_the_same_server() -> None:
+    rule = suggest(Subject("mcp__files__read", definition="aa-2"))
+    assert rule is not None
+    assert is_replaced({**rule.as_table(), "definition": "aa-1"}, rule)
+    assert not is_replaced(rule.as_table(), rule)
+    for other in ({"definition": "bb-1"}, {"tool": "mcp__files__write", "definition": "aa-1"}, {"decision": "deny"}):
+        assert not is_replaced({**rule.as_table(), **other}, rule)
+    command = suggest(Subject("run_shell", command="ls"))
+    assert command is not None and not is_replaced({**command.as_table(), "argv": ["pwd"]}, command)

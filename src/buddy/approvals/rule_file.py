@@ -11,8 +11,10 @@ from typing import Any
 Document = Any
 
 
-def add_rule(path: Path, rule: Mapping[str, Any]) -> None:
-    """Add a `[[permissions.rules]]`; create the file if it does not exist."""
+def add_rule(
+    path: Path, rule: Mapping[str, Any], is_replaced: Callable[[Mapping[str, Any]], bool] = lambda _: False
+) -> None:
+    """Add a `[[permissions.rules]]` in place of those that it replaces; create the file if it does not exist."""
     import tomlkit
 
     def change(document: Document) -> None:
@@ -21,6 +23,7 @@ def add_rule(path: Path, rule: Mapping[str, Any]) -> None:
         for key, value in rule.items():
             table[key] = value
         rules.append(table)
+        _remove(document, is_replaced)
 
     _change(path, change)
 
@@ -38,15 +41,19 @@ def remove_rules(path: Path, should_remove: Callable[[Mapping[str, Any]], bool])
 
     def change(document: Document) -> None:
         nonlocal removed
-        rules = document.get("permissions", {}).get("rules", [])
-        for index in reversed(range(len(rules))):
-            if should_remove(rules[index].unwrap()):
-                del rules[index]
-                removed += 1
+        removed = _remove(document, should_remove)
 
     if path.exists():
         _change(path, change)
     return removed
+
+
+def _remove(document: Document, should_remove: Callable[[Mapping[str, Any]], bool]) -> int:
+    rules = document.get("permissions", {}).get("rules", [])
+    unwanted = [index for index in range(len(rules)) if should_remove(rules[index].unwrap())]
+    for index in reversed(unwanted):
+        del rules[index]
+    return len(unwanted)
 
 
 def _change(path: Path, change: "Callable[[Document], None]") -> None:

@@ -138,9 +138,10 @@ class RuleBook:
 
     def _remember(self, rule: "Rule") -> None:
         from buddy.approvals.rule_file import add_rule
+        from buddy.approvals.rules import is_replaced
 
         if rule not in self._current().rules:
-            add_rule(self._path, rule.as_table())
+            add_rule(self._path, rule.as_table(), lambda old: is_replaced(old, rule))
 
     def _stamp_now(self) -> tuple[int, int] | None:
         try:

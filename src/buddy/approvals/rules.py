@@ -129,19 +129,20 @@ class Rules:
             frozenset() if subject.path is None else frozenset({subject.path}),
             frozenset() if subject.host is None else frozenset({subject.host}),
         )
+        unseen = find_deceptive(subject.path or "") or find_deceptive(subject.host or "")
+        outdated: Opinion | None = None
         for decision in ("deny", "ask", "allow"):
             for rule in self._of(decision, subject, named):
                 if rule.argv is not None:
                     continue
-                why = (
-                    _redefined(rule, subject)
-                    or find_deceptive(subject.path or "")
-                    or find_deceptive(subject.host or "")
-                )
-                if rule.decision == "allow" and why:
-                    return Opinion("ask", f"rule {rule.rule_id} would allow it, but {why}", rule.rule_id)
-                return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id, by_rule=True)
-        return Opinion(None, "no rule applies")
+                why = _redefined(rule, subject) or unseen
+                if rule.decision != "allow" or not why:
+                    return Opinion(
+                        rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id, by_rule=True
+                    )
+                # Another rule may still allow it: an old one for the same name must not hide a newer one.
+                outdated = outdated or Opinion("ask", f"rule {rule.rule_id} would allow it, but {why}", rule.rule_id)
+        return outdated or Opinion(None, "no rule applies")
 
     def _command(self, subject: Subject, command: str) -> Opinion:
         if len(command.encode(errors="surrogatepass")) > MAX_BYTES:
@@ -235,6 +236,14 @@ def suggest(subject: Subject) -> Rule | None:
     if subject.host is not None:
         return replace(rule, host=subject.host)
     return replace(rule, tool=literal_glob(subject.tool), definition=subject.definition) if subject.definition else None
+
+
+def is_replaced(old: Mapping[str, object], rule: Rule) -> bool:
+    """Whether a rule of the file is an earlier "always" for the same tool of the same server, made for what it was."""
+    source, _, _ = (rule.definition or "").rpartition("-")
+    known = old.get("definition")
+    is_of_source = bool(source) and isinstance(known, str) and known.startswith(f"{source}-")
+    return is_of_source and {**old, "definition": rule.definition} == rule.as_table() != old
 
 
 def _redefined(rule: Rule, subject: Subject) -> str:
