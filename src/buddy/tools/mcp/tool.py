@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
@@ -19,6 +20,8 @@ from buddy.tools.mcp.contract import Caller, ToolDefinition
 from buddy.tools.mcp.definitions import ServerDefinition
 
 SUMMARY = 200
+TUNING = frozenset({"startup_seconds", "timeout_seconds", "enabled_tools", "disabled_tools"})
+"""Settings of a server that do not change what its tools do."""
 
 
 class McpArguments(Struct, frozen=True):
@@ -67,7 +70,7 @@ class McpTool(DescribesArguments):
             target="local",
             sandbox="host",
             shown=shown,
-            definition=_identity(server, args.definition),
+            definition=identity(server, args.definition),
         )
 
     async def run(self, args: McpArguments, call: Call) -> Output:
@@ -88,7 +91,14 @@ class McpTool(DescribesArguments):
         return found.digest()
 
 
-def _identity(server: ServerDefinition, definition: str) -> str:
-    """A tool and where it comes from: the same name may later be another server's."""
-    parts = (server.name, server.origin, server.describe(), definition)
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
+def identity(server: ServerDefinition, definition: str) -> str:
+    """A tool and where it comes from, then all that decides what the server does: its files, environment and address.
+
+    The start is the same for every later definition, so that a new permission replaces the old one.
+    """
+    decisive = {key: value for key, value in asdict(server).items() if key not in TUNING}
+    return f"{_hash(server.name, server.origin)[:8]}-{_hash(decisive, definition)[:16]}"
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
