@@ -12,6 +12,7 @@ from buddy.protocol.blob_requests import UploadBlob
 from buddy.protocol.codes import Role
 from buddy.protocol.command_requests import ListCommands
 from buddy.protocol.grant_requests import RevokeGrant
+from buddy.protocol.mcp_requests import OfferMcpServers
 from buddy.protocol.node_requests import DrainNode
 from buddy.protocol.question_requests import AnswerQuestion
 from buddy.protocol.request_table import CAPABILITIES, REQUESTS, Access, RequestRow
@@ -52,6 +53,7 @@ def example(kind: str, session_id: str) -> Shape:
         "delete_project": ask.DeleteProject("proj_1"),
         "drain_node": DrainNode("a"),
         "list_commands": ListCommands("/"),
+        "offer_mcp_servers": OfferMcpServers(session_id),
         "answer_question": AnswerQuestion("ques_1", "decline"),
     }
     return found[kind] if kind in found else REQUESTS[kind].payload()
@@ -96,4 +98,4 @@ async def test_every_request_has_a_handler(tmp_path: Path) -> None:
 
 def test_capabilities_follow_from_the_rows() -> None:
     assert {"approvals", "replay_attach", "tokens", "projects", "fork", "web"} <= set(CAPABILITIES)
-    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 30
+    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 32

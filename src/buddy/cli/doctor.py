@@ -22,6 +22,7 @@ from buddy.approvals.trust import Trust
 from buddy.cli.checkpoints_check import check_checkpoints
 from buddy.cli.doctor_check import Check
 from buddy.cli.doctor_extensions import check_extensions
+from buddy.cli.doctor_reach import check_reach
 from buddy.cli.endpoint_check import check_endpoint
 from buddy.cli.mcp_check import check_servers, find_servers
 from buddy.cli.options import Options
@@ -90,6 +91,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
         yield from _agents(config, places)
         yield from _sub_agents(options, places)
         yield from _mcp_servers(config, places, options, scrubber)
+        yield from check_reach(config.notify)
     yield from check_extensions(places, Path(options.directory).resolve())
     yield from _daemon(options)
     yield from _programs()

@@ -283,6 +283,7 @@ def _settings(options: Options, config: Config) -> TerminalSettings:
         display=DisplayOptions(display.color, display.show_tokens, display.show_tool_calls),
         profiles=Profiles(models, describe),
         buddy=BuddyProgram((sys.executable, "-P", "-m", "buddy"), _flags(options), restart_daemon),
+        notify=config.notify.terminal,
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from buddy.config.fleet import AuthSettings, ClusterSettings, NodeSettings
 from buddy.config.mcp import SERVER_NAME, McpServer, McpSettings, McpTable
+from buddy.config.notify import NotifySettings
 from buddy.config.places import Places
 from buddy.config.settings import (
     LOCAL_URL,
@@ -111,6 +112,7 @@ class _Reader:
             cluster=self._table(("cluster",), tables["cluster"], ClusterSettings),
             checkpoints=self._table(("checkpoints",), tables["checkpoints"], CheckpointSettings),
             storage=self._table(("storage",), tables["storage"], StorageSettings),
+            notify=self._table(("notify",), tables["notify"], NotifySettings),
             permissions=tables["permissions"],
             limits=tables["limits"],
             source=self._source,

@@ -106,10 +106,16 @@ def profile_names(config: Config, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def configured_keys(config: Config, env: Mapping[str, str]) -> Iterator[str]:
-    """The keys of all profiles, used or not; one that cannot be read is reported when its profile is used."""
+    """The keys of all profiles, used or not, and the secrets of notifications.
+
+    A key that cannot be read is reported when its profile is used.
+    """
     for profile in config.models.values():
         with suppress(UserError):
             yield _own_key(config, env, profile)
+    notify = config.notify
+    # Whoever knows these addresses can send to them, or read what is sent.
+    yield from (secret for secret in (notify.webhook_secret, notify.webhook_url, notify.ntfy_url) if secret)
 
 
 class _Choice(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 
 from buddy.config.fleet import AuthSettings, ClusterSettings, NodeSettings
 from buddy.config.mcp import McpSettings
+from buddy.config.notify import NotifySettings
 from buddy.config.tables import Positive, Seconds, Table
 
 Api = Literal["completions", "responses", "anthropic", "gemini", "scripted"]
@@ -180,6 +181,7 @@ class Config(Struct, frozen=True):
     cluster: ClusterSettings = ClusterSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     storage: StorageSettings = StorageSettings()
+    notify: NotifySettings = NotifySettings()
     permissions: dict[str, Any] = field(default_factory=dict[str, Any])
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     source: str = ""

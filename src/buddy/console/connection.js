@@ -46,6 +46,7 @@ export class Connection {
     addEventListener("online", () => this.wake());
     addEventListener("offline", () => this._drop());
     document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.wake());
+    document.addEventListener("visibilitychange", () => this._sayAttention());
     setInterval(() => document.visibilityState === "visible" && this._probe(), PING_EVERY);
   }
 
@@ -118,7 +119,14 @@ export class Connection {
     this._wait = FIRST_WAIT;
     for (const pending of this._pending.values()) socket.send(pending.line);
     for (const [sessionId, follower] of this._followed) this._attach(sessionId, follower);
+    this._sayAttention();
     this.onOnline();
+  }
+
+  /** While somebody looks at a session, no notification is sent about it. */
+  _sayAttention() {
+    if (this.state.value !== "online" || !this.hello?.capabilities.includes("attention")) return;
+    this.request("set_attention", { looking: document.visibilityState === "visible" }).catch(() => {});
   }
 
   /** @param {WebSocket} socket @param {string} data */

@@ -47,6 +47,8 @@ class PeerConnection:
 
     is_forwarded = False
     """Whether the peer is connected to another node."""
+    is_looking = False
+    """Whether a person looks at what the peer shows, as far as it says."""
 
     def __init__(
         self,

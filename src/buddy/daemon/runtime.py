@@ -34,6 +34,7 @@ from buddy.daemon.limits import read_limits
 from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
 from buddy.daemon.memories import make_memory
 from buddy.daemon.node import node_name
+from buddy.daemon.notifications import make_notifications
 from buddy.daemon.operations import Operations
 from buddy.daemon.overrides import RuntimeOverrides, unix_ms
 from buddy.daemon.prepared_texts import PreparedTexts
@@ -123,6 +124,7 @@ class Runtime:
         memory_dir = overrides.memory_dir or (places.state_dir if overrides.log is None else None)
         self.memory = make_memory(config, env, memory_dir, self.log, is_shared=bool(shared)) if memory_dir else None
         self.tracing = start_tracing(env)
+        self.notifications = make_notifications(self)
         self.connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.checkpoints = make_checkpoints(config, places.state_dir) if overrides.log is None else None
         self.session_list = SessionList(self.log, overrides.clock)
@@ -243,6 +245,7 @@ class Runtime:
         await close_connections(self._own)
         await disconnect_all(self.connections)
         await self.operations.close()
+        await self.notifications.close()
         if self.tracing is not None:
             await self.tracing.close()
         if self.memory is not None:
@@ -337,7 +340,7 @@ class Runtime:
 
 
 def _make_services(runtime: Runtime, config: Config, overrides: RuntimeOverrides) -> SessionServices:
-    listening = (runtime.session_list, runtime.memory, runtime.tracing)
+    listening = (runtime.session_list, runtime.memory, runtime.tracing, runtime.notifications)
     return SessionServices(
         runtime.log,
         overrides.clock,

@@ -12,13 +12,16 @@ from buddy.client.client import Client
 from buddy.editor import shapes
 from buddy.editor.commands import run_command, show_commands
 from buddy.editor.json_rpc import AUTH_REQUIRED, INVALID_PARAMS, Json, Lines, Peer, RpcError
+from buddy.editor.mcp_servers import offered_servers
 from buddy.editor.open_sessions import OpenSessions, Runtime
 from buddy.editor.prompts import message_text, read_prompt
 from buddy.editor.session import EditorSession
 from buddy.editor.settings import request_for_mode, request_for_option
 from buddy.errors import ProtocolError
 from buddy.protocol.history_requests import ListProfiles, ListProfilesReply, ProfileInfo
+from buddy.protocol.mcp_requests import OfferMcpServers
 from buddy.protocol.requests import (
+    AcceptedReply,
     DeleteSession,
     DeleteSessionReply,
     GetSnapshot,
@@ -78,6 +81,7 @@ class Agent:
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"embeddedContext": True},
+                "mcpCapabilities": {"http": True},
                 "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
             },
             "authMethods": methods,
@@ -95,10 +99,11 @@ class Agent:
     # --- opening sessions -------------------------------------------------------------------------------------------
 
     async def _new(self, params: Json) -> Json:
-        cwd = _directory(shapes.read(params, shapes.NewSession).cwd)
+        wanted = shapes.read(params, shapes.NewSession)
+        cwd, servers = _directory(wanted.cwd), offered_servers(wanted.mcp_servers)
         client = await self._sessions.client()
         session_id = await self._runtime.start(client, cwd)
-        session = self._sessions.add(session_id, client)
+        session = self._sessions.add(session_id, client, servers)
         await session.read_history(is_shown=False)
         return {"sessionId": session_id, **await self._opened(session, client)}
 
@@ -109,9 +114,10 @@ class Agent:
         return await self._reopen(shapes.read(params, shapes.OpenSession), is_shown=False)
 
     async def _reopen(self, wanted: shapes.OpenSession, *, is_shown: bool) -> Json:
+        servers = offered_servers(wanted.mcp_servers)
         client = await self._sessions.client()
         await self._sessions.remove(wanted.session_id)
-        session = self._sessions.add(wanted.session_id, client)
+        session = self._sessions.add(wanted.session_id, client, servers)
         try:
             await session.read_history(is_shown=is_shown)
             await client.attach(wanted.session_id, session.last_seq)
@@ -168,8 +174,13 @@ class Agent:
     async def _prompt(self, params: Json) -> Json:
         session = self._sessions.find(params)
         prompt = read_prompt(shapes.read(params, shapes.Prompt).prompt)
-        done = await run_command(session, await self._sessions.client(), prompt.text)
-        return done if done is not None else await session.prompt(message_text(prompt, {}))
+        client = await self._sessions.client()
+        done = await run_command(session, client, prompt.text)
+        if done is not None:
+            return done
+        if session.servers:  # also after a restart of the runtime, which has forgotten them
+            await client.request(OfferMcpServers(session.session_id, session.servers), AcceptedReply)
+        return await session.prompt(message_text(prompt, {}))
 
     def _cancel(self, params: Json) -> None:
         session = self._sessions.find(params)

@@ -14,6 +14,7 @@ from buddy.editor.questions import Questions
 from buddy.editor.session import EditorSession
 from buddy.editor.shapes import ClientCapabilities
 from buddy.protocol.envelopes import Event
+from buddy.protocol.mcp_requests import OfferedMcpServer
 
 ACCEPT_SECONDS = 15.0
 """How long a message that was just sent may take to be accepted after the editor is gone."""
@@ -52,9 +53,10 @@ class OpenSessions:
                 self._connecting = None  # the next request tries again
             raise
 
-    def add(self, session_id: str, client: Client) -> EditorSession:
+    def add(self, session_id: str, client: Client, servers: tuple[OfferedMcpServer, ...]) -> EditorSession:
         assert self._questions is not None  # noqa: S101 - it is made with the client
         session = EditorSession(session_id, client, self._peer, self.capabilities, self._questions)
+        session.servers = servers
         self._sessions[session_id] = session
         return session
 

@@ -31,6 +31,7 @@ from buddy.protocol.events import (
     RunComplete,
     UserMessage,
 )
+from buddy.protocol.mcp_requests import OfferedMcpServer
 from buddy.protocol.requests import ReadEvents, ReadEventsReply
 
 PAGE = 1000
@@ -51,6 +52,8 @@ class EditorSession:
     ) -> None:
         self.session_id = session_id
         self.settings = SessionSettings(has_booleans=capabilities.has_boolean_options)
+        self.servers: tuple[OfferedMcpServer, ...] = ()
+        """The MCP servers that the editor has brought."""
         self.prompts = PromptRuns(session_id, client, peer)
         self._client = client
         self._peer = peer

@@ -7,12 +7,14 @@ from typing import Literal
 
 from msgspec import Struct
 
+from buddy.protocol import attention_requests as attention
 from buddy.protocol import blob_requests as blobs
 from buddy.protocol import command_requests as commands
 from buddy.protocol import daemon_requests as daemon
 from buddy.protocol import file_requests as files
 from buddy.protocol import grant_requests as granting
 from buddy.protocol import history_requests as history
+from buddy.protocol import mcp_requests as mcp
 from buddy.protocol import node_requests as nodes
 from buddy.protocol import question_requests as questions
 from buddy.protocol import queue_requests as queue
@@ -105,6 +107,9 @@ REQUESTS: dict[str, RequestRow] = {
     "delete_project": RequestRow(ask.DeleteProject, ask.DeleteProjectReply, "user", capability="projects"),
     "list_projects": RequestRow(ask.ListProjects, ask.ListProjectsReply, "user", capability="projects"),
     "project_options": RequestRow(ask.ProjectOptions, ask.ProjectOptionsReply, "client", capability="projects"),
+    # Not opened: the servers are for later turns. They may hold secrets and start programs.
+    "offer_mcp_servers": RequestRow(mcp.OfferMcpServers, ask.AcceptedReply, "local_owner", capability="mcp_servers"),
+    "set_attention": RequestRow(attention.SetAttention, ask.AcceptedReply, "client", capability="attention"),
     "daemon_status": RequestRow(ask.DaemonStatus, ask.DaemonStatusReply, "client"),
     "restart_daemon": RequestRow(daemon.RestartDaemon, ask.AcceptedReply, "owner", capability="restart"),
     "list_nodes": RequestRow(nodes.ListNodes, nodes.ListNodesReply, "owner", capability="nodes"),

@@ -11,6 +11,7 @@ from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.styles import Style as EditorStyle
 
+from buddy.terminal.attention import Attention
 from buddy.terminal.completion import MENU_ROWS, InputCompleter, wants_menu
 from buddy.terminal.history import ScrubbedHistory
 from buddy.terminal.key_bindings import ESCAPE_SECONDS
@@ -25,6 +26,7 @@ PLAIN_TOOLBAR = EditorStyle.from_dict({"bottom-toolbar": "noreverse"})
 class Editor:
     def __init__(self, screen: Screen, history: ScrubbedHistory, completer: InputCompleter) -> None:
         self._screen = screen
+        self._input = PasteInput(sys.stdin)
         self._prompt: PromptSession[str] = PromptSession(
             multiline=True,
             history=history,
@@ -34,7 +36,7 @@ class Editor:
             reserve_space_for_menu=MENU_ROWS,
             prompt_continuation="  ",
             erase_when_done=True,
-            input=PasteInput(sys.stdin),
+            input=self._input,
             output=screen.output,
             style=PLAIN_TOOLBAR,
             tempfile_suffix=".md",
@@ -47,6 +49,16 @@ class Editor:
     @property
     def buffer(self) -> Buffer:
         return self._prompt.default_buffer
+
+    def listen(self, attention: Attention) -> Attention:
+        """Report every key, and whether the terminal has the focus."""
+
+        def note_key(_: object) -> None:
+            attention.note_key()
+
+        self._input.on_focus = attention.note_focus
+        self._prompt.app.key_processor.before_key_press += note_key
+        return attention
 
     def configure(
         self,

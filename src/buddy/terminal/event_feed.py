@@ -1,6 +1,7 @@
 """The session's events on their way to the screen."""
 
 import asyncio
+from collections.abc import Callable
 
 from buddy.errors import BuddyError
 from buddy.protocol.envelopes import Event
@@ -49,7 +50,9 @@ class EventFeed:
         renderer: EventRenderer,
         dialogs: Dialogs,
         screen: Screen,
+        notify: Callable[[Event], None],
     ) -> None:
+        self._notify = notify
         self._session = session
         self._full_events = full_events
         self._renderer = renderer
@@ -64,6 +67,7 @@ class EventFeed:
                 self._dialogs.withdraw(self._session.view)
                 await self._renderer.render(event, self._full_events.read)
                 if not self._session.is_replaying:
+                    self._notify(event)
                     await self._dialogs.update(self._session.view)
                 self._screen.redraw()
             if self._session.is_replaying:

@@ -6,6 +6,8 @@ command; it is handed on as a marked paste is, so nothing in it submits or decid
 
 import re
 import select
+from collections.abc import Callable
+from typing import TextIO
 
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
@@ -17,6 +19,7 @@ REST_SECONDS = 0.03
 """How long to wait for the next part of a paste: they follow each other without a pause."""
 MOST_CHARACTERS = 16 * 1024 * 1024
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_FOCUS = re.compile(r"\x1b\[([IO])")
 _START, _END = "\x1b[200~", "\x1b[201~"
 
 
@@ -24,8 +27,12 @@ class PasteInput(Vt100Input):
     _is_marked = False
     _tail = ""
 
+    def __init__(self, stdin: TextIO) -> None:
+        super().__init__(stdin)
+        self.on_focus: Callable[[bool], None] = lambda _: None
+
     def read_keys(self) -> list[KeyPress]:
-        data = self.stdin_reader.read()
+        data = self._take_focus(self.stdin_reader.read())
         if not self._is_marked and may_be_paste(data):
             data = self._read_rest(data)
             if is_paste(data):
@@ -34,6 +41,14 @@ class PasteInput(Vt100Input):
         self.vt100_parser.feed(data)
         keys, self._buffer = self._buffer, []
         return keys
+
+    def _take_focus(self, data: str) -> str:
+        """The input without the terminal's reports of its focus, which are no keys."""
+        if self._is_marked or _FOCUS.search(data) is None:
+            return data
+        for report in _FOCUS.findall(data):
+            self.on_focus(report == "I")
+        return _FOCUS.sub("", data)
 
     def _read_rest(self, data: str) -> str:
         parts, size = [data], len(data)

@@ -10,6 +10,10 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
+from buddy.errors import ProtocolError
+from buddy.protocol.attention_requests import SetAttention
+from buddy.protocol.requests import AcceptedReply
+from buddy.terminal.attention import Attention, TerminalNotifier
 from buddy.terminal.blocks import error_block
 from buddy.terminal.completion import InputCompleter, WorkspaceFiles
 from buddy.terminal.current_session import CurrentSession
@@ -76,7 +80,9 @@ class Repl:
             full_events.read_approval,
         )
         self._area = PromptArea(session, renderer, dialogs, programs, screen, style)
-        self._feed = EventFeed(session, full_events, renderer, dialogs, screen)
+        self._attention = self._editor.listen(Attention(self._tell_attention))
+        notifier = self._notifier = TerminalNotifier(self._attention, settings.notify, screen.send)
+        self._feed = EventFeed(session, full_events, renderer, dialogs, screen, notifier.note)
         ui = ReplUI(
             session,
             settings,
@@ -115,6 +121,15 @@ class Repl:
     def set_connection_lost(self, is_lost: bool) -> None:
         self._area.is_connection_lost = is_lost
         self._screen.redraw()
+        if not is_lost:
+            self._tell_attention(self._attention.is_looking)
+
+    def _tell_attention(self, looking: bool) -> None:
+        async def tell() -> None:
+            with contextlib.suppress(ProtocolError, ConnectionError):  # an older daemon does not ask
+                await self._session.client.request(SetAttention(looking), AcceptedReply)
+
+        self._tasks.start(tell())
 
     async def run(self, first: str | None = None) -> None:
         """Run until the person quits or the terminal is closed."""
@@ -123,6 +138,7 @@ class Repl:
             self._queue.put_nowait(InputLine(first))
         loop = self._loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._editor.quit)
+        self._tell_attention(True)
         for work in (self._follow(), self._lines.run(), self._tick(), self._load_commands()):
             self._tasks.start(work)
         try:
@@ -130,6 +146,8 @@ class Repl:
                 await self._editor.run(self._load_renderer)
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
+            if self._notifier.style:
+                self._screen.report_focus(on=False)
             await self._tasks.close()
             self._screen.flush()
 
@@ -158,11 +176,14 @@ class Repl:
         """Keep the spinner, the clocks and the countdowns current; what has not changed is not drawn again."""
         while True:
             await asyncio.sleep(SPINNER_SECONDS if self._area.is_spinning else CLOCK_SECONDS)
+            self._attention.tick()
             if self._area.has_changed():
                 self._screen.redraw()
 
     def _load_renderer(self) -> None:
         """The prompt is up: load what the first reply needs while nobody is waiting."""
+        if self._notifier.style:
+            self._screen.report_focus(on=True)
         self._tasks.start(asyncio.to_thread(load_renderer))
 
     def _is_connection_lost(self) -> bool:

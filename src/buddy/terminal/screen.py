@@ -18,6 +18,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import CPR_Support, Renderer
 
 INTERVAL = 0.04
+FOCUS_ON, FOCUS_OFF = "\x1b[?1004h", "\x1b[?1004l"
 
 
 class BatchedOutput(Vt100_Output):
@@ -109,6 +110,7 @@ class Screen:
         self._redraw_timer: asyncio.TimerHandle | None = None
         self._flushed_at = 0.0
         self._suspensions = 0
+        self._reports_focus = False
 
     def attach(self, app: "Application[str]") -> None:
         self._app = app
@@ -169,6 +171,11 @@ class Screen:
         self.output.write_raw(sequence)
         self.output.flush()
 
+    def report_focus(self, *, on: bool) -> None:
+        """Have the terminal report whether it has the focus, except while another program has it."""
+        self._reports_focus = on
+        self.send(FOCUS_ON if on else FOCUS_OFF)
+
     def clear(self) -> None:
         """Empty the screen; the scrollback stays."""
         self.flush()
@@ -181,10 +188,14 @@ class Screen:
     def suspended(self) -> Generator[None, None, None]:
         """Another program has the terminal."""
         self._suspensions += 1
+        if self._reports_focus:
+            self.send(FOCUS_OFF)
         try:
             yield
         finally:
             self._suspensions -= 1
+            if self._reports_focus:
+                self.send(FOCUS_ON)
             self.flush()
 
     def _draw(self, app: "Application[str]", text: str) -> None:

@@ -42,3 +42,5 @@ class TerminalSettings(Struct, frozen=True):
     display: DisplayOptions
     profiles: Profiles
     buddy: BuddyProgram
+    notify: bool | str = True
+    """How a terminal that nobody looks at calls its person: by itself, not at all, or in one way."""

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from buddy.config.mcp import McpServer
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_runtime
 from buddy.daemon.handlers.host import Host
@@ -13,8 +14,10 @@ from buddy.daemon.handlers.paths import check_path
 from buddy.daemon.projects import Project
 from buddy.errors import ProtocolError
 from buddy.protocol import requests as ask
+from buddy.protocol.attention_requests import SetAttention
 from buddy.protocol.codes import VERSION
 from buddy.protocol.daemon_requests import RestartDaemon
+from buddy.protocol.mcp_requests import OfferedMcpServer, OfferMcpServers
 from buddy.protocol.request_table import CAPABILITIES
 from buddy.protocol.shapes import Shape
 from buddy.targets.choose import sandbox_levels
@@ -29,6 +32,8 @@ class DaemonRequests:
         return {
             "hello": on_runtime(ask.Hello, self.hello),
             "ping": on_runtime(ask.Ping, self.ping),
+            "offer_mcp_servers": on_runtime(OfferMcpServers, self.offer_mcp_servers),
+            "set_attention": on_runtime(SetAttention, self.set_attention),
             "trust_folder": on_runtime(ask.TrustFolder, self.trust_folder),
             "create_project": on_runtime(ask.CreateProject, self.create_project),
             "update_project": on_runtime(ask.UpdateProject, self.update_project),
@@ -53,6 +58,18 @@ class DaemonRequests:
 
     async def ping(self, _peer: PeerConnection, _request: ask.Ping) -> Shape:
         return ask.PingReply(True, self._clock())
+
+    async def set_attention(self, peer: PeerConnection, request: SetAttention) -> Shape:
+        peer.is_looking = request.looking
+        return ask.AcceptedReply(accepted=True)
+
+    async def offer_mcp_servers(self, _peer: PeerConnection, request: OfferMcpServers) -> Shape:
+        try:
+            servers = {one.name: _server(one) for one in request.servers}
+        except ValueError as error:
+            raise ProtocolError("INVALID_REQUEST", str(error)) from error
+        self._host.mcp.offer(request.session_id, servers)
+        return ask.AcceptedReply(accepted=True)
 
     async def trust_folder(self, _peer: PeerConnection, request: ask.TrustFolder) -> Shape:
         check_path(request.root_path)
@@ -100,3 +117,9 @@ def _shown_project(project: Project) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(project)
     del shown["user"]
     return shown
+
+
+def _server(offered: OfferedMcpServer) -> McpServer:
+    return McpServer(
+        command=offered.command, args=offered.args, env=offered.env, url=offered.url, headers=offered.headers
+    )

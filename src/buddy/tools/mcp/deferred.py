@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from buddy.config.mcp import McpServer
 from buddy.config.settings import Config
 from buddy.protocol.command_requests import CommandInfo
 from buddy.tools.registry import Registry
@@ -48,6 +49,12 @@ class DeferredMcp:
         """Start the servers of a new session in the background."""
         if self._is_used(root):
             self._load().start(session_id, root, is_local=is_local)
+
+    def offer(self, session_id: str, servers: Mapping[str, McpServer]) -> None:
+        """Servers that a client brings for one session."""
+        from buddy.tools.mcp.definitions import define
+
+        self._load().offer(session_id, define(servers, None, "", str(Path.home())))
 
     async def tools(self, scope: ToolScope) -> Registry:
         if self._source is None and not self._is_used_here.of(scope):

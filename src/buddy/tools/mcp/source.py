@@ -26,6 +26,8 @@ from buddy.tools.source import REMEMBERED, ToolScope
 
 FIRST_TURN_SECONDS = 5.0
 DEFINITIONS = 24 * 1024
+MAX_OFFERED = 1000
+"""Sessions whose clients brought servers."""
 
 
 class _Prompted(Struct, frozen=True):
@@ -58,6 +60,7 @@ class McpSource:
         self._limit = limit
         self._notices: dict[str, Notices] = {}
         self._loaded: dict[str, frozenset[str]] = {}
+        self._offered: dict[str, Definitions] = {}
         self._registry = lru_cache(REMEMBERED)(self._registry_of)
 
     def define(self, root: str, *, is_local: bool) -> Definitions:
@@ -68,6 +71,13 @@ class McpSource:
             return own
         return merge(own, read_project_file(root, self._env))
 
+    def offer(self, session_id: str, offered: Definitions) -> None:
+        """Servers that a client brings for one session; those of the user's own file come first."""
+        self._offered.pop(session_id, None)
+        self._offered[session_id] = offered
+        if len(self._offered) > MAX_OFFERED:
+            del self._offered[next(iter(self._offered))]
+
     def start(self, session_id: str, root: str, *, is_local: bool) -> list[ServerConnection]:
         """Start the servers of a session, in the background."""
         return self._use(session_id, self.define(root, is_local=is_local))
@@ -75,6 +85,8 @@ class McpSource:
     async def tools(self, scope: ToolScope) -> Registry:
         place = scope.place
         definitions = self.define(place.root, is_local=place.target.name == "local")
+        if scope.session_id in self._offered:
+            definitions = merge(definitions, self._offered[scope.session_id])
         connections = self._use(scope.session_id, definitions)
         notices = self._notices.setdefault(scope.session_id, Notices())
         await self._wait_started([one for one in connections if not notices.knows(one)])

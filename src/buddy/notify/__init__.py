@@ -1,0 +1,1 @@
+"""Calls a person who is not looking: a session needs them, or has finished."""
