@@ -75,3 +75,13 @@ def test_a_pipe_is_not_waited_for(home: Home, tmp_path: Path) -> None:
     done = home.run("exec", "--image", str(tmp_path / "pipe.png"), "look")
     assert done.code == 64
     assert "not a regular file" in done.err
+
+
+def test_a_session_with_images_is_replayed_as_it_went(home: Home) -> None:
+    (home.work / "a.png").write_bytes(png(30, 20))
+    home.script({"calls": [{"name": "read_file", "args": {"path": "a.png"}}]}, {"text": "seen"})
+    done = home.run("exec", "--image", "a.png", "look")
+    assert (done.code, done.out) == (0, "seen\n"), done.err
+    verified = home.run("replay", "last", "--verify")
+    assert (verified.code, verified.out) == (0, ""), verified.out
+    assert "all identical" in verified.err

@@ -131,8 +131,8 @@ class Run(Protocol):
         """End the sub-agents that still work, and wait for them."""
         ...
 
-    async def store_text(self, text: str) -> str:
-        """Store a long text as a blob, scrubbed; return its id."""
+    async def store(self, content: str | bytes) -> str:
+        """Store a long text as a blob, scrubbed, or an image as it is; return its id."""
         ...
 
 

@@ -177,7 +177,7 @@ class RecordedDispatch(Dispatch):
         stored = self._blobs.get(result.output or "")
         text = stored.decode(errors="replace") if stored is not None else result.text
         kind = result.structured_error.type if result.structured_error else "UNKNOWN"
-        return Output(text, result.exit_code, result.is_error, kind)
+        return Output(text, result.exit_code, result.is_error, kind, attachments=result.attachments)
 
 
 def _error_of(result: ToolResult) -> ToolError:

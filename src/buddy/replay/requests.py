@@ -155,7 +155,8 @@ def _seconds_until(expires_at: int | None, now: int) -> float | None:
 
 def _message(session_id: str, body: UserMessage, next_body: EventBody | None) -> SendUserMessage:
     if not isinstance(next_body, RunStarted):
-        return SendUserMessage(session_id, body.message_id, body.text, options=RunOptions(as_is=body.as_is))
+        options = RunOptions(as_is=body.as_is)
+        return SendUserMessage(session_id, body.message_id, body.text, options=options, attachments=body.attachments)
     options = next_body.options
     return SendUserMessage(
         session_id,
@@ -164,6 +165,7 @@ def _message(session_id: str, body: UserMessage, next_body: EventBody | None) ->
         options.acceptance_criteria,
         RunOptions(options.approval_policy, options.budget, as_is=body.as_is),
         AcceptanceOptions(options.max_rounds),
+        attachments=body.attachments,
     )
 
 

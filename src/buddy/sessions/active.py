@@ -149,8 +149,10 @@ class ActiveRun:
     def scrub(self, text: str) -> str:
         return self._journal.scrubber.text(text)
 
-    async def store_text(self, text: str) -> str:
-        return await self._put_blob((await self.scrub_long(text)).encode(errors="replace"))
+    async def store(self, content: str | bytes) -> str:
+        if isinstance(content, str):
+            content = (await self.scrub_long(content)).encode(errors="replace")
+        return await self._put_blob(content)
 
     def _started_call(self, body: EventBody) -> str:
         """The call that ends with this event, if it may have changed files."""

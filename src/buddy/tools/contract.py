@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Intent
 from buddy.protocol.question_events import PersonAnswer, PersonQuestion
+from buddy.protocol.shapes import Attachment
 from buddy.protocol.typed_text import InputLine
 from buddy.targets.contract import Target
 
@@ -20,13 +21,23 @@ Args = TypeVar("Args", bound=Struct)
 Args_contra = TypeVar("Args_contra", bound=Struct, contravariant=True)
 
 
+class ToolImage(Struct, frozen=True):
+    """An image that a tool found or made."""
+
+    content: bytes
+    name: str = ""
+
+
 class Output(Struct, frozen=True):
-    """The result of a call. `text` is complete; dispatch shortens it for the model and stores it as a blob."""
+    """The result of a call. `text` is complete; dispatch shortens it for the model and stores it as a blob. It stores
+    `images`, too; `attachments` are those that are stored already."""
 
     text: str
     exit_code: int | None = None
     is_error: bool = False
     error_type: str = "UNKNOWN"
+    images: tuple[ToolImage, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 class Task(Struct, frozen=True):

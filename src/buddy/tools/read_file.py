@@ -1,16 +1,19 @@
-"""Reads a part of a text file.
+"""Reads a part of a text file, or an image.
 
 Invariants: it has no effect, its result is bounded, and a cut result says how to get the rest.
 """
 
+import posixpath
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
+from buddy.images import MAX_BYTES as MAX_IMAGE
+from buddy.images import NotAnImage, media_type_of, read_facts
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
-from buddy.tools.contract import Call, Output, Place
+from buddy.tools.contract import Call, Output, Place, ToolImage
 from buddy.tools.names import NamesPath
 from buddy.tools.reading import find_readable, read_approved, read_intent
 from buddy.tools.texts import text_of
@@ -47,13 +50,30 @@ class ReadFile:
         place = call.place
         if call.outside:
             content = await read_approved(call, MAX_FILE)
+            if media_type_of(content):
+                return _show_image(await read_approved(call, MAX_IMAGE + 1), args.path)
             return _show(content, args, len(content))
         content = await place.target.read_file(args.path, root=place.root, limit=MAX_FILE)
+        if media_type_of(content):
+            if len(content) >= MAX_FILE:
+                content = await place.target.read_file(args.path, root=place.root, limit=MAX_IMAGE + 1)
+            return _show_image(content, args.path)
         size = len(content)
         if size >= MAX_FILE and (info := await place.target.stat(args.path, root=place.root)):
             size = max(info.size, size)
         await note_seen(await place.target.locate(args.path, root=place.root), content, place)
         return _show(content, args, size)
+
+
+def _show_image(content: bytes, path: str) -> Output:
+    name = posixpath.basename(path)
+    try:
+        facts = read_facts(content)
+    except NotAnImage as error:
+        return Output(f"{path} {error}; its content is not shown")
+    kind = facts.media_type.removeprefix("image/").upper()
+    about = f"{path}: {kind} image, {facts.width}x{facts.height} pixels, {facts.size} bytes"
+    return Output(about, images=(ToolImage(content, name),))
 
 
 def _show(content: bytes, args: ReadFileArgs, size: int) -> Output:

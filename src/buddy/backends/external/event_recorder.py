@@ -204,7 +204,7 @@ class EventRecorder:
         full, stored = await self._run.scrub_long(_result_text(event, call)), None
         text = shorten_middle(full)
         if text is not full:
-            stored = await self._run.store_text(full)
+            stored = await self._run.store(full)
             text = shorten_middle(full, output=stored)
         failure, outcome = None, "returned"
         if event.is_error and call.stage == "denied":

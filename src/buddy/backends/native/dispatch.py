@@ -24,6 +24,7 @@ from buddy.backends.budget import Budget
 from buddy.backends.contract import Run
 from buddy.backends.interrupted import unknown_outcome
 from buddy.backends.native.bounds import shorten_middle
+from buddy.backends.native.result_images import with_stored_images
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
 from buddy.long_json import decode
@@ -106,17 +107,19 @@ class Dispatch:
             if outcome == "rejected" and call.stage == "denied":
                 outcome = "denied"
             return self._result(run, call, started, f"Tool execution failed: {error}", outcome, failure=failure)
+        output = await with_stored_images(run, output)
         full, failure, stored = await run.scrub_long(output.text), None, None
         if output.is_error:
             failure = ToolFailure(_error_type(output.error_type), False, full[:200])
         text = shorten_middle(full)
         if text is not full:
-            stored = await run.store_text(full)
+            stored = await run.store(full)
             run.place.outputs.add(stored)
             text = shorten_middle(full, output=stored)
-        return self._result(
+        result = self._result(
             run, call, started, text, "returned", failure=failure, stored=stored, exit_code=output.exit_code
         )
+        return replace(result, attachments=output.attachments) if output.attachments else result
 
     async def recover(self, run: Run, call: OpenCall) -> Output:
         """The output of a call that the previous process started, if the target still has it."""

@@ -3,7 +3,8 @@
 Invariants: nothing is left out silently; what is not text is named with its type and size.
 """
 
-from collections.abc import Iterable
+import base64
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -19,17 +20,41 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from buddy.tools.contract import Output
+from buddy.images import MAX_BYTES, media_type_of
+from buddy.tools.contract import Output, ToolImage
 
 
 def output_of(result: CallToolResult) -> Output:
     """The result of a call; `structuredContent` only where the text does not already have it."""
-    parts = [block_text(block) for block in result.content]
+    parts = [_shown_text(block) for block in result.content]
     structured: Any = result.structured_content
     if structured is not None and not any(_says(part, structured) for part in parts):
         parts.append(msgspec.json.encode(structured).decode())
     text = "\n".join(part for part in parts if part) or "(no output)"
-    return Output(text, is_error=result.is_error)
+    return Output(text, is_error=result.is_error, images=tuple(_images(result.content)))
+
+
+def _images(blocks: Iterable[ContentBlock]) -> Iterator[ToolImage]:
+    for block in blocks:
+        if isinstance(block, ImageContent) and (content := _image(block)):
+            yield ToolImage(content)
+
+
+def _shown_text(block: ContentBlock) -> str:
+    if isinstance(block, ImageContent) and _image(block):
+        return f"[image {block.mime_type}, {_size(block.data)}]"
+    return block_text(block)
+
+
+def _image(block: ImageContent) -> bytes:
+    """The content, if it is an image that models take."""
+    if len(block.data) > 2 * MAX_BYTES:
+        return b""
+    try:
+        content = base64.b64decode(block.data, validate=True)
+    except ValueError:
+        return b""
+    return content if media_type_of(content) else b""
 
 
 def block_text(block: ContentBlock) -> str:
