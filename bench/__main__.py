@@ -11,6 +11,7 @@ from bench.checkpoints import BENCHMARKS as CHECKPOINTS
 from bench.confinement import BENCHMARKS as CONFINEMENT
 from bench.console import BENCHMARKS as CONSOLE
 from bench.figures import Row, table
+from bench.fleet import BENCHMARKS as FLEET
 from bench.page import write
 from bench.pauses import BENCHMARKS as PAUSES
 from bench.peers import PEERS
@@ -25,6 +26,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     *SERVERS,
     *STORAGE,
     *POSTGRES,
+    *FLEET,
     *CONFINEMENT,
     *CHECKPOINTS,
     *PAUSES,

@@ -3,13 +3,16 @@
 import asyncio
 import statistics
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from time import perf_counter
 from typing import Any
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs] - it has none
 
 from bench.benchmarks import Benchmark, Contender
-from bench.figures import Metric
+from bench.figures import Metric, Sample
 from bench.setup import BenchmarkError, Setup
 from bench.storage import SESSIONS, TEXT
 from buddy.log.contract import Batch, SessionRecord
@@ -28,19 +31,24 @@ INSERT INTO events SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]
 
 def appends(setup: Setup) -> Iterator[Contender]:
     seconds = 0.5 if setup.quick else 2.0
-    server = _server(setup)
+    server = start_server(setup)
     yield Contender("grouped INSERT", "floor", lambda: {"shared_appends": [asyncio.run(_bare(server, seconds))]})
-    yield Contender("log", "buddy", lambda: {"shared_appends": [asyncio.run(_appends(server, seconds))]})
+    yield Contender("log", "buddy", lambda: {"shared_appends": [_appends(server, seconds)]})
+    for nodes in (2, 4):
+        yield Contender(f"{nodes} nodes", "buddy", partial(_appends_of, server, seconds, nodes))
+    replicated = start_server(setup)
+    setup.cleanup.callback(replicated.add_standby().remove)
+    yield Contender("with a standby", "buddy", lambda: {"shared_appends": [_appends(replicated, seconds)]})
 
 
 def nodes(setup: Setup) -> Iterator[Contender]:
     times = 50 if setup.quick else 300
-    server = _server(setup)
+    server = start_server(setup)
     yield Contender("LISTEN", "floor", lambda: {"other_node": asyncio.run(_bare_notices(server, times))})
     yield Contender("log", "buddy", lambda: {"other_node": asyncio.run(_waits(server, times))})
 
 
-def _server(setup: Setup) -> Postgres:
+def start_server(setup: Setup) -> Postgres:
     """With what a server has by default: every commit is synced to the disk."""
     if not is_installed():
         raise BenchmarkError("PostgreSQL is missing: make services")
@@ -68,10 +76,26 @@ async def _bare(server: Postgres, seconds: float) -> float:
     return rate
 
 
-async def _appends(server: Postgres, seconds: float) -> float:
+def _appends(server: Postgres, seconds: float) -> float:
+    return asyncio.run(_append(server.database(), "", seconds))
+
+
+def _appends_of(server: Postgres, seconds: float, nodes: int) -> Sample:
+    """Several processes at once, each with as many sessions."""
+    url = server.database()
+    with ProcessPoolExecutor(nodes, mp_context=get_context("spawn")) as pool:
+        started = [pool.submit(_append_here, url, f"{node}_", seconds) for node in range(nodes)]
+        return {"shared_appends": [sum(future.result() for future in started)]}
+
+
+def _append_here(url: str, prefix: str, seconds: float) -> float:
+    return asyncio.run(_append(url, prefix, seconds))
+
+
+async def _append(url: str, prefix: str, seconds: float) -> float:
     """Each session waits for the answer to its event before it appends the next."""
-    log = await PostgresLog.open(server.database(), lambda: 0)
-    leases = [await log.create(_record(f"sess_{number}"), this_owner()) for number in range(SESSIONS)]
+    log = await PostgresLog.open(url, lambda: 0)
+    leases = [await log.create(_record(f"sess_{prefix}{number}"), this_owner()) for number in range(SESSIONS)]
     began = perf_counter()
 
     async def work(number: int) -> int:

@@ -34,6 +34,12 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_test_that_is_named_exists(document: Path) -> None:
+    named = re.findall(r"`(tests/[\w./]+\.py)::(\w+)`", prose_of(document))
+    assert [(path, name) for path, name in named if f"def {name}(" not in (ROOT / path).read_text()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_module_that_is_named_exists(document: Path) -> None:
     named = re.findall(r"`([\w./]+/[\w.]+\.py)`", prose_of(document))
     assert [path for path in named if not any((base / path).exists() for base in BASES)] == []
