@@ -19,7 +19,14 @@ from buddy.protocol.events import (
     SessionStarted,
     ToolResult,
 )
-from buddy.protocol.requests import DeleteSession, DeleteSessionReply, ForkSession, ForkSessionReply
+from buddy.protocol.requests import (
+    DeleteSession,
+    DeleteSessionReply,
+    ForkSession,
+    ForkSessionReply,
+    PruneSession,
+    PruneSessionReply,
+)
 from tests.harness.logs import read_all
 from tests.harness.models import StepModel, answer, asks_for, shell
 from tests.harness.runtime import RuntimeHost, checked_host, crash
@@ -107,6 +114,20 @@ async def test_deleting_a_session_deletes_its_sub_agents_and_a_fork_keeps_them(t
         assert copied is not None and copied.facts.tokens == 45
         await client.api.request(DeleteSession(), DeleteSessionReply, fork.session_id)
         assert await log.get(child) is not None
+        await client.api.request(DeleteSession(), DeleteSessionReply, client.session_id)
+        assert await log.get(child) is None
+
+
+async def test_a_pruned_session_still_knows_its_sub_agents(tmp_path: Path) -> None:
+    model = StepModel(asks_for(delegate()), answer("made"), answer("done"))
+    async with checked_host(tmp_path, model, pruned=True) as host, host.client() as client:
+        await client.start(approval_policy="all")
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        child, log = client.bodies(ChildStarted)[0].session_id, host.runtime.log
+        last = client.received[-1].seq
+        await client.api.request(PruneSession(last), PruneSessionReply, client.session_id)
+        assert not [body for body in await bodies(host, client.session_id) if isinstance(body, ChildStarted)]
         await client.api.request(DeleteSession(), DeleteSessionReply, client.session_id)
         assert await log.get(child) is None
 

@@ -209,3 +209,19 @@ async def test_a_window_of_the_parent_is_not_outlasted_by_its_sub_agents(tmp_pat
             await client.api.request(narrower, SetApprovalPolicyReply, child)
         release.touch()
         await client.wait_for(RunComplete)
+
+
+async def test_in_plan_mode_sub_agents_plan_too(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("remember the milk")
+    looks = asks_for(call("read_file", {"path": "notes.txt"}), shell("touch made"))
+    model = StepModel(asks_for(delegate()), looks, answer("it says milk"), answer("done"))
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start(approval_policy="all", plan=True)
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        assert [result.text for result in client.bodies(ToolResult)] == ["it says milk"]
+        theirs = await bodies(host, client.bodies(ChildStarted)[0].session_id)
+        read, made = [body for body in theirs if isinstance(body, ToolResult)]
+        assert "remember the milk" in read.text
+        assert made.is_error and "unknown tool 'run_shell'" in made.text
+        assert not (tmp_path / "made").exists()

@@ -95,7 +95,7 @@ def scope(place: Place) -> ToolScope:
 
 async def test_a_combined_source_is_the_same_object_until_a_part_changes(scope: ToolScope) -> None:
     changing = Changing(Remote("one"))
-    source = FilteredSource(CombinedSource(FixedSource(Registry((Remote("own"),))), changing), Registry.read_only)
+    source = FilteredSource(CombinedSource(FixedSource(Registry((Remote("own"),))), changing), Registry.for_planning)
     first = await source.tools(scope)
     assert first is await source.tools(scope) and first.names == {"own", "one"}
     assert catalog_of(first) is catalog_of(await source.tools(scope))
@@ -118,7 +118,7 @@ async def test_a_name_that_is_taken_stays_with_the_first_source(
 def test_a_tool_without_a_known_tier_is_privileged(tool: Remote) -> None:
     registry = Registry((tool,))
     assert registry.tier_of("tool") == "privileged" == registry.tier_of("missing")
-    assert registry.read_only().names == set()
+    assert registry.for_planning().names == set()
 
 
 async def test_a_session_gains_and_loses_a_tool_between_turns(tmp_path: Path) -> None:

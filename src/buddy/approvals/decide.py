@@ -15,7 +15,7 @@ from buddy.approvals.questions import Opinion, Question
 from buddy.protocol.actors import Actor, RuleActor, RuntimeActor
 from buddy.protocol.codes import Policy, Tier
 from buddy.protocol.hook_events import HookVerdict
-from buddy.protocol.intents import Exec, Intent, Write, opens_sandbox, stays_inside
+from buddy.protocol.intents import Exec, Intent, Other, Write, opens_sandbox, stays_inside
 
 PLAN_ONLY = "this session is in plan mode, which only reads; continue without it"
 NO_NETWORK = "a confined command gets network only by a rule with network = true or from a person; continue without it"
@@ -43,7 +43,7 @@ def decide(question: Question, opinion: Opinion, policy: Policy, grant: RuleActo
     """`opinion` is what the rules say, `policy` the one in force now, `grant` what a person granted for this before."""
     if opinion.decision == "deny":
         return Decision("deny", _actor(opinion), opinion.why)
-    if mode.plan and question.tier != "read-only":
+    if mode.plan and question.tier != "read-only" and not _follows_plan(question):
         return Decision("deny", RuleActor("plan"), PLAN_ONLY)
     if opinion.decision == "allow":
         return Decision("approve", _actor(opinion))
@@ -58,6 +58,10 @@ def decide(question: Question, opinion: Opinion, policy: Policy, grant: RuleActo
     if grant is not None:
         return Decision("approve", grant)
     return _leave_to_person(policy, mode, question.intent, opinion.why)
+
+
+def _follows_plan(question: Question) -> bool:
+    return isinstance(question.intent, Other) and question.intent.follows_plan
 
 
 def tighten(opinion: Opinion, hooked: HookVerdict | None, why: str) -> Opinion:

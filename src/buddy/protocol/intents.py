@@ -173,6 +173,8 @@ class Other(_Intent, frozen=True, kw_only=True):
     is_contained: bool = False
     is_outside: bool = False
     """Whether it reads `path` outside the workspace."""
+    follows_plan: bool = False
+    """Whether what it starts only reads while the session is in plan mode: a sub-agent of our own does."""
     definition: str = ""
     """What the tool of a server is, as a digest that changes with its description and with the server."""
 

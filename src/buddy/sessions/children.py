@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from buddy import faults
 from buddy.backends.runstate import RunState
 from buddy.errors import LogError, ProtocolError, RunDenied, SessionElsewhere, ToolError
+from buddy.log.contract import Log, SessionQuery
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.child_events import ChildUsage
 from buddy.protocol.events import ChildFinished, ChildStarted
@@ -29,6 +31,7 @@ SAFEGUARD_SECONDS = 30.0
 """How often a sub-agent is looked at, although its session wakes those who wait."""
 POLL_SECONDS = 1.0
 MOST_CHILDREN = 10_000
+PAGE = 500
 STOP_SECONDS = 30.0
 
 
@@ -242,12 +245,24 @@ def working_children(sessions: Sessions, session_id: str) -> list[str]:
 async def children_of(sessions: Sessions, session_id: str) -> list[str]:
     """All sub-agents that a session ever started, and theirs, each after its own; those of a copied log are not its."""
     log, found = sessions.services.log, list[str]()
-    for event in await log.read(session_id, 0, MOST_CHILDREN, types=("child_started",)):
-        body = event.body()
-        record = await log.get(body.session_id) if isinstance(body, ChildStarted) else None
+    for child_id in await _started_by(log, session_id):
+        record = await log.get(child_id)
         if record is not None and record.facts.parent == session_id and record.facts.agent is not None:
-            found += [*await children_of(sessions, record.session_id), record.session_id]
+            found += [*await children_of(sessions, child_id), child_id]
     return found
+
+
+async def _started_by(log: Log, session_id: str) -> list[str]:
+    """The sub-agents by the session's log; what was pruned from it is found among all sessions of its folder."""
+    bodies = [event.body() for event in await log.read(session_id, 0, MOST_CHILDREN, types=("child_started",))]
+    found = dict.fromkeys(body.session_id for body in bodies if isinstance(body, ChildStarted))
+    own = await log.get(session_id)
+    query = SessionQuery(PAGE, own.repo.root_path) if own is not None and own.first_seq > 1 else None
+    while query is not None:
+        page = await log.find(query)
+        found |= dict.fromkeys(one.session_id for one in page if one.facts.parent == session_id)
+        query = replace(query, after=(page[-1].updated_at, page[-1].session_id)) if len(page) == PAGE else None
+    return list(found)
 
 
 async def _wait_complete(child: Session, run_id: str, woken: asyncio.Event) -> None:

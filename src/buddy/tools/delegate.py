@@ -115,6 +115,7 @@ class Delegate:
             sandbox=place.sandbox,
             # What it does is asked about call by call; another agent itself runs outside the sandbox.
             is_contained=runtime == NATIVE and place.sandbox in SANDBOXES,
+            follows_plan=runtime == NATIVE,
         )
 
     async def run(self, args: DelegateArgs, call: Call) -> Output:

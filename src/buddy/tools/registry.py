@@ -22,6 +22,8 @@ from buddy.tools.descriptions import Description
 AnyTool = Tool[Any]
 TIERS: dict[object, Tier] = {tier: tier for tier in get_args(Tier)}
 
+DELEGATE = "delegate"
+
 
 class Definition(Struct, frozen=True):
     """A tool as the model sees it; `parameters` is its JSON Schema."""
@@ -86,9 +88,10 @@ class Registry:
         """These tools except the named ones."""
         return Registry(tool for name, tool in self._tools.items() if name not in names)
 
-    def read_only(self) -> "Registry":
-        """Those that change nothing."""
-        return Registry(tool for tool in self._tools.values() if declared_tier(tool) == "read-only")
+    def for_planning(self) -> "Registry":
+        """Those that change nothing, and the one that starts sub-agents, which plan as well."""
+        tools = self._tools.values()
+        return Registry(tool for tool in tools if declared_tier(tool) == "read-only" or tool.name == DELEGATE)
 
     def parse(self, tool: AnyTool, arguments_json: str) -> Struct:
         """Read the arguments of a call; ToolError says what is wrong with them."""

@@ -35,12 +35,12 @@ def catalog_of(registry: Registry) -> Catalog:
 
 
 @lru_cache(REMEMBERED)
-def _read_only(registry: Registry) -> Registry:
-    return registry.read_only()
+def _for_planning(registry: Registry) -> Registry:
+    return registry.for_planning()
 
 
 class SessionTools:
-    """In plan mode, only those tools that change nothing."""
+    """In plan mode, only those tools that change nothing, and sub-agents."""
 
     def __init__(self, source: ToolSource) -> None:
         self._source = source
@@ -65,7 +65,7 @@ class SessionTools:
             run.emit(WarningRaised(code=code, message=message, detail=detail))
 
         registry = await self._source.tools(ToolScope(run.session_id, run.place, warn, run.run_id))
-        self._catalog = catalog_of(_read_only(registry) if self._is_planning else registry)
+        self._catalog = catalog_of(_for_planning(registry) if self._is_planning else registry)
         return self._catalog
 
     async def current(self, run: Run) -> Catalog:
