@@ -146,3 +146,39 @@ def test_resources_of_a_prompt_are_part_of_the_message(home: Home) -> None:
             editor.prompt(session, {"type": "audio", "data": "", "mimeType": "audio/wav"})
     shown = home.run("session", "show", session).out
     assert "show @/x/lib.py and @/x/my notes.txt" in shown and "print(`1`)" in shown
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="  # one pixel
+
+
+def test_an_image_of_a_prompt_is_part_of_the_message(home: Home) -> None:
+    image = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+    with AcpClient(home.work, home.env) as editor:
+        assert editor.initialize()["agentCapabilities"]["promptCapabilities"]["image"] is True
+        session = editor.new()["sessionId"]
+        assert editor.prompt(session, "show it", image) == "end_turn"
+        with pytest.raises(RefusedError, match="not base64"):
+            editor.prompt(session, "show it", {**image, "data": "!"})
+        with pytest.raises(RefusedError) as refused:
+            editor.prompt(session, "show it", {**image, "data": "aGVsbG8gd29ybGQ="})
+        assert refused.value.code == -32602
+        assert editor.prompt(session, "hello again") == "end_turn"  # neither has spoiled the session
+        editor.call("session/load", sessionId=session, cwd=str(home.work), mcpServers=[])
+        assert "show it\n[image image-1]" in editor.text("user_message_chunk")
+    assert '"attachments":[{"blob":' in home.run("session", "export", session).out
+
+
+def test_a_buffer_that_is_not_saved_is_what_the_model_sees(home: Home) -> None:
+    saved, unsaved = home.work / "saved.txt", home.work / "unsaved.txt"
+    saved.write_text("as on disk\n")
+    unsaved.write_text("old\n")
+    texts = {str(saved): "as on disk\n", str(unsaved): "new words\n"}
+    with AcpClient(home.work, home.env, capabilities=COMPLETE) as editor:
+        editor.answers["fs/read_text_file"] = lambda params: {"content": texts[params["path"]]}
+        session = editor.open()
+        links = [{"type": "resource_link", "uri": path.as_uri(), "name": path.name} for path in (saved, unsaved)]
+        assert editor.prompt(session, "show ", *links) == "end_turn"
+        assert {asked["path"] for asked in editor.asked} == set(texts)
+    shown = home.run("session", "show", session).out
+    assert "unsaved.txt (in the editor, not saved yet)" in shown and "new words" in shown
+    assert "as on disk" not in shown

@@ -6,16 +6,20 @@ however the run ended.
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from buddy.client.client import Client
+from buddy.client.images import ImageFile, upload_images
 from buddy.editor.json_rpc import INTERNAL_ERROR, Json, Peer, RpcError
 from buddy.errors import ProtocolError
 from buddy.protocol.events import RunComplete, UserMessage
 from buddy.protocol.ids import Ulids
 from buddy.protocol.queue_requests import QueueMessage, QueueMessageReply, UnqueueMessage, UnqueueMessageReply
 from buddy.protocol.requests import SendUserMessage
+from buddy.protocol.shapes import Attachment
 
 CANCELLED = RunComplete(run_id="", outcome="cancelled", summary="cancelled")
 
@@ -49,11 +53,11 @@ class PromptRuns:
         self._peer = peer
         self._prompts: dict[str, _Prompt] = {}
 
-    async def run(self, text: str) -> Answer:
+    async def run(self, text: str, images: Sequence[ImageFile]) -> Answer:
         """Send a message, and wait for the end of its run."""
         prompt = _Prompt(Ulids()("msg"), asyncio.get_running_loop().create_future())
         self._prompts[prompt.message_id] = prompt
-        task = asyncio.get_running_loop().create_task(self._submit(prompt, text))
+        task = asyncio.get_running_loop().create_task(self._submit(prompt, text, list(images)))
         self.sending.add(task)
         task.add_done_callback(self.sending.discard)
         try:
@@ -111,15 +115,18 @@ class PromptRuns:
         for prompt in self._prompts.values():
             _resolve(prompt, CANCELLED)
 
-    async def _submit(self, prompt: _Prompt, text: str) -> None:
+    async def _submit(self, prompt: _Prompt, text: str, images: list[ImageFile]) -> None:
+        uploaded = await self.client.perform(upload_images(self._session_id, images)) if images else []
+        attachments = msgspec.convert(uploaded, tuple[Attachment, ...])
         try:
-            message = SendUserMessage(self._session_id, prompt.message_id, text)
+            message = SendUserMessage(self._session_id, prompt.message_id, text, attachments=attachments)
             prompt.run_id = await self.client.send(message)
         except ProtocolError as error:
             if error.code != "RUN_IN_PROGRESS":
                 raise
             prompt.is_queued = True
-            await self.client.request(QueueMessage(prompt.message_id, text), QueueMessageReply, self._session_id)
+            queued = QueueMessage(prompt.message_id, text, attachments=attachments)
+            await self.client.request(queued, QueueMessageReply, self._session_id)
 
     async def _cancel(self, prompt: _Prompt) -> None:
         if prompt.run_id is not None:

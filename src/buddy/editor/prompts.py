@@ -4,12 +4,16 @@ Invariants: what the person typed comes first and in order, so that a slash comm
 other resources follow it, each under its own name.
 """
 
-from collections.abc import Sequence
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from buddy.client.images import ImageFile
 from buddy.editor.json_rpc import INVALID_PARAMS, Json, RpcError, is_object
+from buddy.images import MAX_BYTES, MAX_IMAGES, NotAnImage, read_facts
 
 MAX_TEXT = 256 * 1024
 
@@ -35,12 +39,14 @@ class Resource(Struct, frozen=True):
 class ReadPrompt(Struct, frozen=True):
     text: str
     resources: tuple[Resource, ...] = ()
+    images: tuple[ImageFile, ...] = ()
 
 
 def read_prompt(blocks: Sequence[Json]) -> ReadPrompt:
     """The text with a mention of each resource, and the resources."""
     parts: list[str] = []
     resources: list[Resource] = []
+    images: list[ImageFile] = []
     for block in blocks:
         match block.get("type"):
             case "text":
@@ -51,20 +57,27 @@ def read_prompt(blocks: Sequence[Json]) -> ReadPrompt:
             case "resource":
                 resources.append(_embedded(block))
                 parts.append(f"@{resources[-1].shown}")
+            case "image":
+                images.append(_image(block, f"image-{len(images) + 1}"))
             case kind:
                 raise RpcError(INVALID_PARAMS, f"a prompt can't have content of type {kind!r}")
-    return ReadPrompt("".join(parts), tuple(resources))
+    if len(images) > MAX_IMAGES:
+        raise RpcError(INVALID_PARAMS, f"a message may have {MAX_IMAGES} images, not {len(images)}")
+    return ReadPrompt("".join(parts), tuple(resources), tuple(images))
 
 
-def message_text(prompt: ReadPrompt, buffers: dict[str, str]) -> str:
-    """The message; `buffers` are linked files by URI, as the editor has them."""
+def message_text(prompt: ReadPrompt, buffers: Mapping[str, str]) -> str:
+    """The message; `buffers` are linked files by URI whose text in the editor is not saved."""
     sections = [prompt.text.strip()]
     for resource in dict.fromkeys(prompt.resources):
         text = resource.text if resource.text is not None else buffers.get(resource.uri)
         if text is not None:
             fence = _fence(text)
-            sections.append(f"Content of {resource.shown}:\n{fence}\n{text.rstrip()}\n{fence}")
+            unsaved = " (in the editor, not saved yet)" if resource.text is None else ""
+            sections.append(f"Content of {resource.shown}{unsaved}:\n{fence}\n{text.rstrip()}\n{fence}")
     message = "\n\n".join(section for section in sections if section)
+    if not message and prompt.images:
+        return "Look at the image." if len(prompt.images) == 1 else "Look at the images."
     if not message:
         raise RpcError(INVALID_PARAMS, "the prompt is empty")
     size = len(message.encode("utf-8", "replace"))
@@ -81,6 +94,21 @@ def _embedded(block: Json) -> Resource:
     if not isinstance(resource.get("text"), str):
         raise RpcError(INVALID_PARAMS, f"{uri} is not text; only text can be embedded")
     return Resource(uri, "", resource["text"])
+
+
+def _image(block: Json, name: str) -> ImageFile:
+    uri = block.get("uri")
+    name = uri.rpartition("/")[2] if isinstance(uri, str) and uri else name
+    try:
+        content = base64.b64decode(_field(block, "data"), validate=True)
+        if len(content) > MAX_BYTES:
+            raise RpcError(INVALID_PARAMS, f"{name} has {len(content)} bytes; an image may have {MAX_BYTES}")
+        read_facts(content)
+    except binascii.Error as error:
+        raise RpcError(INVALID_PARAMS, f"{name} is not base64: {error}") from error
+    except NotAnImage as error:
+        raise RpcError(INVALID_PARAMS, f"{name} {error}") from error
+    return ImageFile(name, content)
 
 
 def _field(block: Json, name: str) -> str:

@@ -7,11 +7,13 @@ sent is in the session, and open questions can be answered elsewhere.
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from buddy.client.bodies import read_full_body
 from buddy.client.client import Client
+from buddy.client.images import ImageFile
 from buddy.client.view import View
 from buddy.editor.json_rpc import Json, Peer, report
 from buddy.editor.prompt_runs import PromptRuns
@@ -121,8 +123,8 @@ class EditorSession:
 
     # --- prompts ----------------------------------------------------------------------------------------------------
 
-    async def prompt(self, text: str) -> Json:
-        answer = await self.prompts.run(text)
+    async def prompt(self, text: str, images: Sequence[ImageFile]) -> Json:
+        answer = await self.prompts.run(text, images)
         if answer.note:
             await self.show(self._updates.note(answer.note, "warning"))
         return answer.result()

@@ -56,7 +56,8 @@ class Updates:
                 self.root = body.repo.root_path if body.repo else ""
                 return []
             case UserMessage():
-                return [] if own else [chunk("user_message_chunk", body.text, body.message_id)]
+                names = [f"\n[image {one.name or one.blob[:12]}]" for one in body.attachments]
+                return [] if own else [chunk("user_message_chunk", "".join((body.text, *names)), body.message_id)]
             case AssistantToken() | ThinkingToken():
                 return [self._stream(event, body)]
             case AssistantMessage():
