@@ -55,9 +55,12 @@ class Workspace:
 
     def _run(self, work: str | Callable[[], object]) -> None:
         if isinstance(work, str):
-            subprocess.run(["sh", "-c", work], cwd=self.root, check=True)
+            self.sh(work)
         else:
             work()
+
+    def sh(self, command: str) -> None:
+        subprocess.run(["sh", "-c", command], cwd=self.root, check=True)
 
     async def undo(self, changes: Sequence[Change], *force: str) -> tuple[list[Change], list[Conflict]]:
         """Bring back what some changes were before; returns what was done and what was not."""
