@@ -167,7 +167,7 @@ class AcpClient:
         assert message["jsonrpc"] == "2.0"
         self.received.append(message)
         if "method" not in message:
-            if message["id"] is not None:
+            if message["id"] in self._methods:
                 check(message, "client", self._methods[message["id"]])
                 self._replies[message["id"]] = message
             return
