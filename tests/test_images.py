@@ -19,6 +19,11 @@ def test_type_and_size_are_read_from_the_first_bytes(kind: str) -> None:
     assert (facts.media_type, facts.width, facts.height, facts.size) == (f"image/{kind}", 640, 480, len(content))
 
 
+def test_a_jpeg_may_have_a_little_padding_before_a_marker() -> None:
+    facts = read_facts(jpeg(640, 480)[:2] + b"\xff\xff\xff" + jpeg(640, 480)[2:])
+    assert (facts.width, facts.height) == (640, 480)
+
+
 @pytest.mark.parametrize("content", [LOSSY, LOSSLESS])
 def test_the_other_forms_of_webp_are_read_too(content: bytes) -> None:
     facts = read_facts(content)
@@ -35,6 +40,8 @@ def test_the_other_forms_of_webp_are_read_too(content: bytes) -> None:
         (png(0, 4), "damaged"),
         (png()[:20], "damaged"),
         (jpeg()[:8], "damaged"),
+        (jpeg()[:2] + b"\xff" * 1000 + jpeg()[2:], "damaged"),
+        (jpeg()[:2] + b"\xff\xfe\0\2" * 5000 + jpeg()[2:], "damaged"),
         (gif()[:7], "damaged"),
         (webp()[:20], "damaged"),
         (png() + bytes(MAX_BYTES), "has 20.0 MiB; an image may have 20 MiB"),

@@ -16,6 +16,9 @@ MAX_IMAGES = 20
 """Images of one message, or of one result."""
 
 _MARKERS_WITHOUT_SIZE = {0xC4, 0xC8, 0xCC}
+_MAX_SEGMENTS = 4096
+_MAX_FILL = 16
+"""Bytes without a meaning before a marker; more, or more segments, take long to skip and come from no camera."""
 
 
 class NotAnImage(ValueError):
@@ -84,14 +87,12 @@ def _jpeg(content: bytes) -> "tuple[int, int] | None":
 def _segments(content: bytes) -> "Iterator[tuple[int, int]]":
     """The segments of a JPEG before its pixels: each one's marker, and where its length is."""
     at = 2
-    while at + 4 <= len(content) and content[at] == 0xFF:
-        marker = content[at + 1]
-        if marker == 0xFF:
-            at += 1
-            continue
-        if marker == 0xDA:
+    for _ in range(_MAX_SEGMENTS):
+        fill = content[at : at + _MAX_FILL + 1]
+        at += max(0, len(fill) - len(fill.lstrip(b"\xff")) - 1)
+        if at + 4 > len(content) or content[at] != 0xFF or content[at + 1] in (0xDA, 0xFF):
             return
-        yield marker, at + 2
+        yield content[at + 1], at + 2
         at += 2 + max(2, int.from_bytes(content[at + 2 : at + 4], "big"))
 
 

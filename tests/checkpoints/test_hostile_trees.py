@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import sqlite3
 import subprocess
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from buddy.checkpoints.checkpoints import CheckpointError
 from buddy.checkpoints.limits import HEAVY, MAX_HEAVY, MIB, CheckpointLimits
 from buddy.checkpoints.listing import describe
 from buddy.checkpoints.reading import SETTLED_NS
+from buddy.checkpoints.store import Store
 from tests.checkpoints.trees import git, make_repository, picture, repository_state
 from tests.checkpoints.workspace import Workspace
 
@@ -343,4 +346,35 @@ async def test_a_damaged_store_is_put_aside(tmp_path: Path) -> None:
         ended = await workspace.call("echo two > text")
         await workspace.undo(ended.changes)
         assert (workspace.root / "text").read_text() == "one\n"
-    assert database.with_name("checkpoints.db.damaged").exists()
+    assert list(database.parent.glob("checkpoints.db.damaged.*"))
+
+
+async def test_the_store_of_a_newer_program_is_left_alone(tmp_path: Path) -> None:
+    async with Workspace(tmp_path) as workspace:
+        await workspace.call("echo one > text")
+    database = workspace.state / "checkpoints" / "checkpoints.db"
+    with sqlite3.connect(database) as db:
+        db.execute("PRAGMA user_version = 99")
+    async with Workspace(tmp_path) as workspace:
+        with pytest.raises(CheckpointError, match="a newer Buddy wrote it"):
+            await workspace.begin()
+    assert not list(database.parent.glob("*.damaged*"))
+
+
+def test_a_removal_that_was_not_committed_leaves_the_content(tmp_path: Path) -> None:
+    store = Store(tmp_path, CheckpointLimits())
+    large = os.urandom(1024 * 1024)
+    with store.saving():
+        key = store.contents.put(large)
+    with pytest.raises(ZeroDivisionError), store.saving():
+        store.contents.remove([key])
+        raise ZeroDivisionError
+    assert store.contents.get(key) == large
+    with store.saving():
+        store.contents.remove([key])
+        store.contents.put(large)
+    assert store.contents.get(key) == large
+    with store.saving():
+        store.contents.remove([key])
+    assert (store.contents.get(key), list(tmp_path.glob("objects/*/*"))) == (None, [])
+    store.close()

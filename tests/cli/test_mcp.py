@@ -8,6 +8,7 @@ import pytest
 
 from tests.harness.home import Home
 from tests.harness.processes import ROOT
+from tests.harness.scripts import shell
 from tests.tools.mcp.servers import MODULES, lines
 
 SERVER = (sys.executable, "-m", "tests.harness.mcp_server")
@@ -110,6 +111,25 @@ def test_a_question_is_answered_at_the_terminal_of_exec(home: Home) -> None:
         terminal.wait_for("size must be of type integer")
         terminal.type("colour=red\n")
         terminal.wait_for("ordered")
+
+
+def test_lines_typed_before_a_question_do_not_answer_it(home: Home) -> None:
+    wait = "while ! test -d typed; do sleep 0.05; done"
+    home.script(shell(wait, "wait"), {"calls": [{"name": "mcp__one__order", "args": {}}]}, {"text": "ordered"})
+    add(home)
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    rule = '[[permissions.rules]]\ndecision = "allow"\ntool = "mcp__one__order"\n'
+    config.write_text(config.read_text() + rule)
+    with home.terminal("exec", "go", "--approve", "ask", "--sandbox", "host") as terminal:
+        terminal.wait_for("approve? [y/N]")
+        terminal.type("y\n")
+        terminal.wait_for("approved by")
+        terminal.type("colour=blue\n")
+        (home.work / "typed").mkdir()
+        terminal.wait_for("answer (size=… colour=…")
+        terminal.type("colour=red\n")
+        terminal.wait_for("ordered")
+    assert "'colour': 'red'" in home.run("session", "show", "last").out
 
 
 def test_a_question_is_answered_at_the_terminal_of_attach(home: Home) -> None:

@@ -87,10 +87,10 @@ def test_pruning_by_size_removes_the_oldest_first_and_no_active_session() -> Non
     sessions = [
         SessionUsage(f"sess_{number}", "", "running" if number == 1 else "idle", number, 1, 100) for number in range(5)
     ]
-    assert [one.session_id for one in choose(sessions, 500, Removal(max_size=250))] == ["sess_0", "sess_2", "sess_3"]
-    assert choose(sessions, 500, Removal(max_size=500)) == []
-    assert [one.session_id for one in choose(sessions, 0, Removal(before=3))] == ["sess_0", "sess_2"]
-    assert choose(sessions, 10**9, Removal()) == []
+    assert [one.session_id for one in choose(sessions, Removal(max_size=250))] == ["sess_0", "sess_2", "sess_3"]
+    assert choose(sessions, Removal(max_size=500)) == []
+    assert [one.session_id for one in choose(sessions, Removal(before=3))] == ["sess_0", "sess_2"]
+    assert choose(sessions, Removal()) == []
 
 
 def test_the_daemon_prunes_only_if_the_configuration_asks_for_it(tmp_path: Path) -> None:

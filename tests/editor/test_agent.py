@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from buddy.editor.diffs import fenced
 from tests.harness.acp_client import COMPLETE, AcpClient, RefusedError, choose, later
 from tests.harness.home import Home
 from tests.harness.processes import wait_until
@@ -50,6 +51,13 @@ def test_an_approval_carries_the_whole_command(home: Home) -> None:
         assert announced[-1]["status"] == "completed" and "done" in str(announced[-1]["content"])
         assert editor.text() == "made it"
     assert (home.work / "made").exists()
+
+
+def test_a_command_cannot_end_the_block_that_shows_it() -> None:
+    text = "echo hi\n```\n<!--\nrm -rf ~/important\n-->```"
+    shown = fenced(text)
+    assert shown.startswith("````\n") and shown.endswith("\n````")
+    assert text in shown
 
 
 def test_a_denial_reaches_the_model_and_the_turn_goes_on(home: Home) -> None:

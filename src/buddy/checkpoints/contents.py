@@ -24,14 +24,16 @@ class Contents:
         self._is_roomy = True
         self._unchecked = 0
         self.total = self._saved = 0
+        self._removed: list[bytes] = []
         self.pinned = 0
         """The size of packs that only we still have: they count, too."""
         self.load_total()
 
     def load_total(self) -> None:
-        """How much is stored, by all processes."""
+        """How much is stored, by all processes; what was not committed is forgotten."""
         [self.total] = self._db.execute("SELECT value FROM counters WHERE name = 'total'").fetchone()
         self._saved = self.total
+        self._removed.clear()
 
     def save_total(self) -> None:
         if self.total != self._saved:
@@ -49,7 +51,10 @@ class Contents:
     def put(self, data: bytes) -> bytes:
         """Store a content and return its id; empty if there is no room for it."""
         key = hashlib.sha256(data).digest()
-        if self.has(key):
+        row = self._db.execute("SELECT data IS NULL FROM contents WHERE id = ?", (key,)).fetchone()
+        if row is not None:
+            if row[0] and not self._path(key).exists():
+                self._write(key, data)  # somebody removed it
             return key
         if self.used + len(data) > self._limits.max_total or not self._has_disk(len(data)):
             return b""
@@ -83,7 +88,19 @@ class Contents:
                 self._db.execute("DELETE FROM contents WHERE id = ?", (key,))
                 self.total -= row[0]
                 if row[1]:
-                    self._path(key).unlink(missing_ok=True)
+                    self._removed.append(key)
+
+    def sweep(self) -> None:
+        """Delete the files of contents whose removal is committed: earlier, a crash would leave rows without files."""
+        removed, self._removed = self._removed, []
+        if removed:
+            self._db.execute("BEGIN IMMEDIATE")  # nobody may store one of them again meanwhile
+            try:
+                for key in removed:
+                    if not self.has(key):
+                        self._path(key).unlink(missing_ok=True)
+            finally:
+                self._db.execute("COMMIT")
 
     def _has_disk(self, size: int) -> bool:
         """Whether the disk has room; asked once per few megabytes."""

@@ -1,16 +1,18 @@
 """The file of the checkpoint store: its tables, and how it is opened.
 
-Invariants: the file has mode 0600 in a directory of mode 0700. One that is damaged or of a later version is put aside:
-what it could restore is lost, and that is reported where it matters, but no run fails because of it.
+Invariants: the file has mode 0600 in a directory of mode 0700. A newer program's is left alone, one that is damaged is
+put aside: what it could restore is lost, and that is reported where it matters, but no run fails because of it.
 """
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 FILE = "checkpoints.db"
 VERSION = 2
-BUSY_SECONDS = 10.0
+BUSY_SECONDS = 60.0
+"""Longer than anybody looks at a workspace while holding the lock."""
 
 _TABLES = """
 CREATE TABLE contents (id BLOB PRIMARY KEY, size INTEGER NOT NULL, data BLOB) STRICT;
@@ -52,6 +54,10 @@ CREATE TABLE overlaps (
 _UPGRADES = (_TABLES, _SECOND)
 
 
+class NewerStore(Exception):
+    """The store belongs to a newer program, which may be using it now."""
+
+
 def open_database(folder: Path) -> sqlite3.Connection:
     """Open the store in a private directory that exists; create it if there is none that can be used."""
     path = folder / FILE
@@ -62,7 +68,7 @@ def open_database(folder: Path) -> sqlite3.Connection:
             raise  # locked, or the disk is full
         for name in (path, path.with_name(f"{FILE}-wal"), path.with_name(f"{FILE}-shm")):
             if name.exists():
-                name.rename(name.with_name(f"{name.name}.damaged"))
+                name.rename(name.with_name(f"{name.name}.damaged.{time.time_ns()}"))
         return _open(path)
 
 
@@ -90,7 +96,9 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _check_version(version: int) -> None:
-    if version not in range(VERSION + 1):
+    if version > VERSION:
+        raise NewerStore(f"a newer Buddy wrote it (version {version}, this one reads {VERSION})")
+    if version < 0:
         raise sqlite3.DatabaseError(f"the checkpoint store has version {version}, this program reads {VERSION}")
 
 

@@ -287,6 +287,7 @@ class Store:
             yield
             self.contents.save_total()
             self.db.execute("COMMIT")
+            self.contents.sweep()
         except BaseException:
             with suppress(sqlite3.Error):
                 self.db.execute("ROLLBACK")

@@ -1,12 +1,13 @@
 """Questions of servers in `exec` and `attach`: asked at the terminal, one line each; declined where nobody is there.
 
 Invariants: one is open at a time, and never beside an approval; an empty line and the end of the input decline; what
-does not fit is asked again.
+does not fit is asked again; what was typed before a question does not answer it.
 """
 
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from buddy.client.core import Fields
@@ -62,6 +63,7 @@ class FormQuestions:
             self._answer(found, {"action": "decline"})
             return
         self._open = found
+        _drop_typed()
         self._client.watched[STDIN] = self._read
         self._prompt()
 
@@ -107,6 +109,14 @@ class FormQuestions:
     def _answer(self, asked: "QuestionAsked", answer: Fields) -> None:
         payload = {"questionId": asked["questionId"], **answer}
         self._client.tell("answer_question", payload, asked.get("sessionId") or self._session_id, _warn)
+
+
+def _drop_typed() -> None:
+    """Lines typed before a question do not answer it."""
+    import termios
+
+    with suppress(termios.error):  # not a terminal
+        termios.tcflush(STDIN, termios.TCIFLUSH)
 
 
 def _warn(refusal: ProtocolError) -> None:

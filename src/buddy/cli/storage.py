@@ -123,7 +123,9 @@ def _prune(options: Options) -> int:
         for one in chosen:
             print(_line(one))
     if not options.dry_run and chosen and (options.yes or _confirm(len(chosen), size)):
-        chosen = _remove(options, chosen)
+        # One that was used while the question was open stays.
+        unchanged = plan(state_dir, removal)
+        chosen = _remove(options, [one for one in chosen if one in unchanged])
         _shrink(state_dir)
     elif not options.dry_run:
         chosen = []

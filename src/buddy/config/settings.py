@@ -158,8 +158,8 @@ class CheckpointSettings(Table, frozen=True):
 
 
 class StorageSettings(Table, frozen=True):
-    """`[storage]`. The daemon removes sessions that were not used for `keep_days`, and the oldest while the state
-    directory takes more than `max_total_mb`; unless one of them is set, it removes none."""
+    """`[storage]`. The daemon removes sessions that were not used for `keep_days`, and the oldest while all
+    sessions together take more than `max_total_mb`; unless one of them is set, it removes none."""
 
     keep_days: Positive | None = None
     max_total_mb: Positive | None = None

@@ -46,7 +46,7 @@ class StorageUsage(Struct, frozen=True, rename="camel"):
 
 
 class Removal(Struct, frozen=True):
-    """What to remove: sessions that were not used since, in Unix milliseconds, and more until so much is left."""
+    """What to remove: sessions that were not used since, in Unix milliseconds, and more until they take no more."""
 
     before: int | None = None
     max_size: int | None = None
@@ -80,9 +80,10 @@ def _part_of(path: Sequence[str]) -> str:
     return {"blobs": "blobs", CHECKPOINTS: "checkpoints", "logs": "logs"}.get(first, "other")
 
 
-def choose(sessions: Sequence[SessionUsage], used: int, removal: Removal) -> list[SessionUsage]:
-    """The sessions to remove; `used` is what the state directory takes."""
+def choose(sessions: Sequence[SessionUsage], removal: Removal) -> list[SessionUsage]:
+    """The sessions to remove. Only what they take counts: removing them frees nothing else."""
     chosen: list[SessionUsage] = []
+    used = sum(one.size for one in sessions)
     for session in sorted(sessions, key=lambda one: one.updated_at):
         is_old = removal.before is not None and session.updated_at < removal.before
         is_over = removal.max_size is not None and used > removal.max_size
@@ -101,8 +102,7 @@ def removal_of(settings: StorageSettings, now: int) -> Removal | None:
 
 
 def plan(state_dir: Path, removal: Removal) -> list[SessionUsage]:
-    used = measure(state_dir)
-    return choose(read_sessions(state_dir), used.total - used.free, removal)
+    return choose(read_sessions(state_dir), removal)
 
 
 async def prune_daily(runtime: Runtime, state_dir: Path) -> None:

@@ -12,7 +12,7 @@ def diff_content(path: str, diff: str) -> list[Json]:
     """One entry per hunk; a diff that is cut, or of a binary file, is shown as text."""
     hunks = [] if CUT in diff else _hunks(diff)
     if not hunks:
-        return [text_content(f"```diff\n{diff.rstrip()}\n```")] if diff else []
+        return [text_content(fenced(diff.rstrip(), "diff"))] if diff else []
     is_new = diff.startswith("--- /dev/null")
     return [{"type": "diff", "path": path, "oldText": None if is_new else old, "newText": new} for old, new in hunks]
 
@@ -25,6 +25,14 @@ def first_line(diff: str) -> int | None:
 
 def text_content(text: str) -> Json:
     return {"type": "content", "content": {"type": "text", "text": text}}
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block that nothing in the text can end."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _hunks(diff: str) -> list[tuple[str, str]]:

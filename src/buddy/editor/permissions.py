@@ -6,7 +6,7 @@ comment tells the model which of the two it was.
 
 from collections.abc import Callable, Iterable
 
-from buddy.editor.diffs import text_content
+from buddy.editor.diffs import fenced, text_content
 from buddy.editor.json_rpc import Json, is_object
 from buddy.editor.tool_calls import CallView, clear, cut, show_change
 from buddy.protocol.codes import Scope
@@ -51,7 +51,7 @@ def view_of_approval(approval: ApprovalRequest, known: CallView | None, describe
     has_diff = isinstance(path, str) and isinstance(diff, str) and bool(diff)
     if isinstance(path, str) and isinstance(diff, str) and diff:
         show_change(view, path, diff)
-    view.content = [*view.content, text_content(f"```\n{described.text(with_diff=not has_diff)}\n```")]
+    view.content = [*view.content, text_content(fenced(described.text(with_diff=not has_diff)))]
     return view
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from buddy.characters import DECEPTIVE, spell
-from buddy.editor.diffs import diff_content, first_line, text_content
+from buddy.editor.diffs import diff_content, fenced, first_line, text_content
 from buddy.editor.json_rpc import Json, is_object
 from buddy.protocol.events import ToolCall, ToolResult
 
@@ -62,7 +62,7 @@ class CallView(Struct):
         """Its complete content."""
         if self.has_terminal:
             return [{"type": "terminal", "terminalId": self.terminal_id}, *self.content]
-        return [*self.content, *([text_content(_fenced(self.output))] if self.output else [])]
+        return [*self.content, *([text_content(fenced(clear(self.output.rstrip())))] if self.output else [])]
 
     def announce(self) -> Json:
         update: Json = {
@@ -190,10 +190,3 @@ class _Arguments(dict[str, Any]):
 def _diff(path: str, old: object, new: object) -> Json:
     before = old if isinstance(old, str) else None
     return {"type": "diff", "path": path, "oldText": before, "newText": new if isinstance(new, str) else ""}
-
-
-def _fenced(text: str) -> str:
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}\n{clear(text.rstrip())}\n{fence}"

@@ -146,7 +146,7 @@ def combine(steps: Sequence[Step], kept: Mapping[str, Recorded]) -> Combined:
                 continue
             if one.began >= end and not is_same(first.after, before):
                 mixed.add(path)
-                foreign |= {before.content} if before is not None and before.content else set()
+                foreign |= {before.content} if before is not None and before.content and before.size else set()
             if one.ended >= end:
                 changes[path], ends[path] = Change(path, first.before, after), one.ended
     # What somebody else wrote may have been moved: then it is where the move put it.
