@@ -8,6 +8,7 @@ from buddy.editor.diffs import fenced
 from tests.harness.acp_client import COMPLETE, AcpClient, RefusedError, choose, later
 from tests.harness.home import Home
 from tests.harness.processes import wait_until
+from tests.harness.scripts import section, shell, write_config, write_script
 
 HOST = ("--sandbox", "host")
 
@@ -191,3 +192,15 @@ def test_a_to_do_list_is_the_plan(home: Home) -> None:
             ("act", "in_progress"),
         ]
         assert editor.of("tool_call") == []
+
+
+def test_characters_that_deceive_are_spelled_out_in_a_question(home: Home) -> None:
+    hidden = "echo \u202egpj.exe && rm -rf x"
+    script = {"on": [section("^trick", shell(hidden), {"text": "tricked"})]}
+    write_config(home.directory / ".config" / "buddy" / "buddy.toml", write_script(home.directory, script))
+    with AcpClient(home.work, home.env, *HOST) as editor:
+        editor.answers["session/request_permission"] = choose("reject")
+        assert editor.prompt(editor.open(), "trick me") == "end_turn"
+        (asked,) = editor.asked
+        assert asked["toolCall"]["title"] == "echo \\u202egpj.exe && rm -rf x"
+        assert "\\u202egpj.exe" in asked["toolCall"]["content"][0]["content"]["text"]
