@@ -94,6 +94,7 @@ def fill(path: Path) -> None:
             file.flush()
 
 
+@pytest.mark.slow
 async def test_a_full_disk_refuses_work_until_there_is_room(tmp_path: Path) -> None:
     server = Postgres(max_wal_size="32MB", min_wal_size="32MB")
     with small_disk(server.folder) as filler, server:

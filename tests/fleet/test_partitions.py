@@ -33,6 +33,7 @@ async def fleet_on_hosts(folder: Path, network: Network) -> AsyncGenerator[Fleet
             yield fleet
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cut", "mend"),
     [
