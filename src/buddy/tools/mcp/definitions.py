@@ -8,6 +8,7 @@ only while the files that it is made of are those that were looked at.
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,8 +58,8 @@ class ServerDefinition(Struct, frozen=True):
     def files(self) -> list[str]:
         """The files of its repository that a project's server starts; UserError if they are too many."""
         folder = os.path.dirname(self.origin)  # noqa: PTH120 - text
-        words = (self.command, *self.args, *(value for _, value in self.env))
-        return named_files(words, folder, (self.cwd,)) if self.command else []
+        line = shlex.join((self.command, *self.args, *(value for _, value in self.env)))
+        return named_files([line], folder, (self.cwd,)) if self.command else []
 
     def is_as_defined(self) -> bool:
         """Whether the files of a project's server still have the content that it was defined with."""
