@@ -191,3 +191,13 @@ async def test_an_image_that_a_server_only_fails_on_is_given_up(dialect: Dialect
         pieces = await collect(provider.stream(Prompt("", ITEMS[:1], images=CONTENTS)))
     assert pieces[-1] == Reply("ok")
     assert [FIRST in request.raw.decode() for request in model.requests] == [True, True, False]
+
+
+@every
+async def test_an_error_that_is_not_about_images_costs_none(dialect: Dialect) -> None:
+    no = Answer(status=400, body=b'{"error":{"message":"your credit balance is too low"}}')
+    async with FakeModel([no, no, said(dialect)]) as model, serving(dialect, model) as provider:
+        with pytest.raises(ProviderError, match="credit"):
+            await collect(provider.stream(Prompt("", ITEMS[:1], images=CONTENTS)))
+        assert (await collect(provider.stream(Prompt("", ITEMS[:1], images=CONTENTS))))[-1] == Reply("ok")
+    assert [FIRST in request.raw.decode() for request in model.requests] == [True, False, True]
