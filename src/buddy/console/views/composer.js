@@ -3,6 +3,7 @@
 
 import { html, signal, useRef } from "../vendor/preact.js";
 import { ask, newId } from "../store.js";
+import { matching, Names } from "./names.js";
 
 /** What was written but not sent, by session. @type {import("../vendor/preact.js").Signal<Record<string, string>>} */
 export const drafts = signal({});
@@ -23,7 +24,17 @@ export function Composer({ log }) {
     const done = await deliver(log, words, how);
     if (!done) write(words);
   };
+  const names = matching(view.root, text);
+  const choose = (/** @type {string} */ name) => {
+    write(`/${name} `);
+    input.current?.focus();
+  };
   const key = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Tab" && !event.shiftKey && names.length) {
+      event.preventDefault();
+      choose(names[0].name);
+      return;
+    }
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     send(view.active ? "queue" : "send");
@@ -31,6 +42,7 @@ export function Composer({ log }) {
   const waiting = (queued.value[id] ?? []).filter((words) => !view.items.slice(-50).some((item) => item.kind === "user" && item.text === words));
   return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); send(view.active ? "queue" : "send"); }}>
     ${waiting.length ? html`<ul class="queue" aria-label="Queued">${waiting.map((words) => html`<li>queued: ${words}</li>`)}</ul>` : null}
+    <${Names} names=${names} onChoose=${choose} />
     <textarea id="composer" ref=${input} rows=${Math.min(10, Math.max(2, text.split("\n").length))} value=${text} onKeyDown=${key}
       placeholder=${view.active ? "Write a message; it will be queued until the run ends" : "Write a message"} aria-label="Message"
       onInput=${(/** @type {any} */ event) => write(event.target.value)}></textarea>
