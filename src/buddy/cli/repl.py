@@ -77,6 +77,8 @@ class DaemonLink:
 
 def repl(options: Options) -> int:
     """Start a new session, or continue the last one, with the prompt as the first message."""
+    if options.image:
+        options.prompt = _with_images(options)
     _check_pane(options)
     if options.last:
         check_fixed(options)
@@ -85,6 +87,17 @@ def repl(options: Options) -> int:
     resolve_profile(read_config(options), os.environ, options.profile, options.model).check_key()
     apply_configured(options)
     return _run(options, None)
+
+
+def _with_images(options: Options) -> str:
+    """The first message with its images, which are named by their paths, as if they had been dropped."""
+    from buddy.client.image_paths import quote_path
+    from buddy.client.images import read_images
+
+    if not options.prompt:
+        raise UserError("--image needs a first message", hint='buddy --image FILE "what to do with it"')
+    read_images(options.image or [])  # says now what is wrong with one
+    return "\n".join((options.prompt, *map(quote_path, options.image or [])))
 
 
 def resume_here(options: Options) -> int:

@@ -241,7 +241,8 @@ def user_block(body: UserMessage, style: Style) -> str:
     who = "" if body.by in (ME, "headless") else style.dim(f"[{one_line(body.by, 30)}] ")
     first, *rest = lines
     hint = f"  ! {redacted_text(body.redacted)}. /send-as-is sends it unredacted."
-    note = [style.yellow(hint)] if body.redacted else []
+    note = [style.dim(f"  image: {one_line(one.name or one.media_type, 80)}") for one in body.attachments]
+    note += [style.yellow(hint)] if body.redacted else []
     return "\n".join(
         [f"{style.green('>')} {who}{style.bold(first)}", *(f"  {style.bold(line)}" for line in rest), *note]
     )

@@ -7,11 +7,14 @@ of a session that was left are ignored.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from buddy.client.client import Client
+from buddy.client.image_paths import find_image_paths
+from buddy.client.images import read_images, upload_images
 from buddy.client.view import View
 from buddy.errors import ProtocolError
 from buddy.protocol.codes import Policy
@@ -69,7 +72,7 @@ from buddy.protocol.requests import (
     SetApprovalPolicyReply,
     SubmitApproval,
 )
-from buddy.protocol.shapes import ContextState, RunOptions, WaitingMessage
+from buddy.protocol.shapes import Attachment, ContextState, RunOptions, WaitingMessage
 from buddy.terminal.approval_prompt import ApprovalAnswer
 from buddy.terminal.phrases import PLAN_MODE, policy_text
 from buddy.terminal.tool_outputs import ToolOutputs
@@ -100,6 +103,7 @@ class SessionFacts(Struct):
     context: ContextState | None = None
     root: str = ""
     watch: str = ""
+    takes_images: bool = True
     plan: bool = False
     """Whether the session only reads, whatever the policy."""
 
@@ -196,6 +200,7 @@ class CurrentSession:
                 facts.started_with, facts.plan = policy, bool(options and options.plan)
                 facts.root = body.repo.root_path if body.repo else facts.root
                 facts.watch = body.watch or ""
+                facts.takes_images = (options.agent_runtime if options else None) in (None, "native")
             case RunStarted():
                 facts.profile = body.options.profile or facts.profile
                 facts.model = body.options.model or facts.model
@@ -270,27 +275,42 @@ class CurrentSession:
         self.session_id = ""
         self._clear()
 
-    async def send(self, text: str, *, as_is: bool = False) -> SentMessage:
-        """Send a message, or queue it behind the active run; as it is, only registered secrets are redacted."""
+    async def send(self, text: str, *, as_is: bool = False, is_typed: bool = True) -> SentMessage:
+        """Send a message, or queue it behind the active run; as it is, only registered secrets are redacted.
+
+        Images that a person names by their paths are sent with it.
+        """
         session_id, message_id = await self.ensure_started(), Ulids()("msg")
+        images = await self._attach(session_id, text) if is_typed else ()
         self.last_sent = text
         options = RunOptions(as_is=True) if as_is else None
         if self.active is None:
             try:
-                message = SendUserMessage(session_id, message_id, text, options=options)
+                message = SendUserMessage(session_id, message_id, text, options=options, attachments=images)
                 return SentMessage(await self.client.send(message))
             except ProtocolError as error:
                 if error.code != "RUN_IN_PROGRESS":
                     raise
-        queued = await self.client.request(QueueMessage(message_id, text, as_is), QueueMessageReply, session_id)
+        message = QueueMessage(message_id, text, as_is, images)
+        queued = await self.client.request(message, QueueMessageReply, session_id)
         await self.refresh_queue()
         return SentMessage(position=queued.position)
 
     async def steer(self, text: str) -> None:
         if self.active is None:
             raise ProtocolError("NO_ACTIVE_RUN", "no run is active; just send the message")
-        await self.client.request(SteerRun(self.active, text), AcceptedReply, self.session_id)
+        images = await self._attach(self.session_id, text)
+        await self.client.request(SteerRun(self.active, text, attachments=images), AcceptedReply, self.session_id)
         await self.refresh_queue()
+
+    async def _attach(self, session_id: str, text: str) -> tuple[Attachment, ...]:
+        """The images that a message names, brought to the session."""
+        paths = find_image_paths(text, str(Path.cwd())) if self.facts.takes_images else []
+        if not paths:
+            return ()
+        images = await asyncio.to_thread(read_images, paths)
+        found = await self.client.perform(upload_images(session_id, images))
+        return convert(found, tuple[Attachment, ...])
 
     async def cancel(self, *, return_queue: bool = False) -> list[str]:
         """Cancel the active run; returns the texts that were waiting, if they are to be given back."""

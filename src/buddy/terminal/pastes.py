@@ -1,12 +1,15 @@
-"""Long pasted texts, shown in the input as a label.
+"""Long pasted texts and images that were dropped, shown in the input as a label.
 
 Invariants: what is sent, remembered or edited outside is the whole text; a label is removed as one; a label that was
 edited is only text.
 """
 
+from pathlib import PurePath
+
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 
+from buddy.client.image_paths import find_dropped, quote_path
 from buddy.terminal.phrases import plural
 
 MOST_LINES = 10
@@ -23,11 +26,16 @@ class PastedTexts:
         self._buffer.insert_text(self.shorten(text))
 
     def shorten(self, text: str) -> str:
-        """What stands for a text in the input: its label if it is long."""
+        """What stands for a text in the input: its label if it is long, or the path of an image that was dropped."""
+        if path := find_dropped(text):
+            return self._keep(f"Image {PurePath(path).name}", quote_path(path))
         lines = text.rstrip("\n").count("\n") + 1
         if lines <= MOST_LINES and len(text) <= MOST_CHARACTERS:
             return text
-        label = self._label(lines)
+        return self._keep(f"Pasted ~{plural(lines, 'line')}", text)
+
+    def _keep(self, name: str, text: str) -> str:
+        label = self._label(name)
         self._texts[label] = text
         return label
 
@@ -52,9 +60,9 @@ class PastedTexts:
         before = self._buffer.document.text_before_cursor
         return next((label for label in self._texts if before.endswith(label)), "")
 
-    def _label(self, lines: int) -> str:
+    def _label(self, name: str) -> str:
         """A label that no other text in the input has."""
-        name, number = f"Pasted ~{plural(lines, 'line')}", 2
+        number = 2
         label = f"[{name}]"
         while label in self._buffer.text or label in self._texts:
             label, number = f"[{name} #{number}]", number + 1

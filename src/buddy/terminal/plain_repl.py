@@ -120,7 +120,7 @@ class PlainRepl:
         if self._has_person and line.startswith("!"):  # a line from a pipe may be anybody's
             await self.run_program(line[1:])
             return
-        sent = await self.session.send(line)
+        sent = await self.session.send(line, is_typed=self._has_person)
         async for event in self.session.client.events():
             body = await self._handle(event)
             if isinstance(body, RunComplete) and body.run_id == sent.run_id:
