@@ -266,7 +266,7 @@ async def test_what_is_too_large_or_too_much_is_reported(tmp_path: Path) -> None
         for number in range(MAX_HEAVY + 1):
             (heavy / str(number)).touch()
         key, coverage = await workspace.begin()
-        assert "1 files that are too large" in describe(coverage)
+        assert "1 file that is too large" in describe(coverage)
         assert f"{heavy.name}/" in describe(coverage)
         (workspace.root / "large").write_bytes(bytes(MIB + 2))
         (heavy / "0").write_text("x")

@@ -122,7 +122,7 @@ async def test_what_was_not_stored_in_time_is_stored_by_the_next_process(tmp_pat
         await workspace.checkpoints.look(workspace.scope())
     async with Workspace(tmp_path, CheckpointLimits(max_file=MIB)) as workspace:
         _, coverage = await workspace.begin()
-        assert "1 files that are too large" in describe(coverage)
+        assert "1 file that is too large" in describe(coverage)
         for _ in range(200):
             if not (await workspace.checkpoints.coverage(workspace.scope().root)).pending:
                 break

@@ -51,23 +51,27 @@ def test_going_back_asks_whether_the_files_go_back_too(home: Home) -> None:
         terminal.wait_for("Go back to")
         terminal.keys("Enter")
         terminal.wait_for("2 files changed since. Go back in")
-        terminal.keys("3")
-        terminal.wait_for("Restore 2 files?")
-        terminal.keys("y")
-        terminal.wait_for("↩ Restored 2 files")
-        assert kept.read_text() == "mine\n"
-        assert "Forked" not in terminal.screen()
-        terminal.enter("/redo")
-        terminal.wait_for("Change 2 files again?")
-        terminal.keys("y")
-        terminal.wait_for("↪ Changed 2 files again")
-        terminal.keys("Escape", "Escape")
-        terminal.wait_for("Go back to")
-        terminal.keys("Enter")
-        terminal.wait_for("2 files changed since. Go back in")
         terminal.keys("Enter")
         terminal.wait_for("Restore 2 files?")
         terminal.keys("y")
         terminal.wait_for("Forked from")
         wait_until(lambda: kept.read_text() == "mine\n", "the file to be restored")
         assert "make a mess" in terminal.screen()
+
+
+def test_going_back_in_the_files_alone_keeps_the_conversation(home: Home) -> None:
+    home.script(*REPLIES)
+    kept = home.work / "kept.txt"
+    kept.write_text("mine\n")
+    with Tmux(home, "--approve", "all", "--no-tmux", columns=110, rows=50) as terminal:
+        begin(home, terminal)
+        terminal.keys("Escape", "Escape")
+        terminal.wait_for("Go back to")
+        terminal.keys("Enter")
+        terminal.wait_for("2 files changed since. Go back in")
+        terminal.keys("3")
+        terminal.wait_for("Restore 2 files?")
+        terminal.keys("y")
+        terminal.wait_for("↩ Restored 2 files")
+        assert kept.read_text() == "mine\n"
+        assert "Forked" not in terminal.screen()

@@ -77,9 +77,13 @@ def describe(coverage: Coverage) -> str:
         shown = ", ".join(f"{shown_path(name)}/ ({coverage.skipped[name]})" for name in names[:_NAMED])
         parts.append(shown + (f" and {len(names) - _NAMED} more directories" if len(names) > _NAMED else ""))
     if coverage.unknown:
-        parts.append(f"{coverage.unknown} files that are too large, unreadable or closed by a rule")
+        parts.append(_count(coverage.unknown, "too large, unreadable or closed by a rule"))
     if coverage.pending:
-        parts.append(f"{coverage.pending} files that are not stored yet")
+        parts.append(_count(coverage.pending, "not stored yet"))
     if coverage.is_partial:
         parts.append("files beyond the limit on their number")
     return f"Not covered: {'; '.join(parts)}." if parts else ""
+
+
+def _count(files: int, what: str) -> str:
+    return f"1 file that is {what}" if files == 1 else f"{files} files that are {what}"

@@ -17,6 +17,8 @@ const FOLDED_BLANKS = / {32,}/g;
 // Digests and sizes bind the decision; people read the command or the diff instead.
 const HIDDEN = new Set(["command", "diff", "why", "alwaysRule", "scripts", "scriptTexts", "scriptsComplete", "sha256", "replaces", "bytes"]);
 /** @type {Record<string, string>} */
+const LABELS = { uncovered: "undo" };
+/** @type {Record<string, string>} */
 const PLACES = { "target local": "on this machine", "sandbox host": "no sandbox" };
 const PLACE_WORDS = [["cwd", "in"], ["target", "on"], ["sandbox", "sandbox"]];
 
@@ -38,7 +40,7 @@ export function facts(request) {
   if (details.why) found.push(["why", flat(String(details.why))]);
   for (const [key, value] of Object.entries(details)) {
     if (HIDDEN.has(key) || PLACE_WORDS.some(([place]) => place === key) || isEmpty(value)) continue;
-    found.push([flat(key), flat(typeof value === "string" ? value : JSON.stringify(value))]);
+    found.push([LABELS[key] ?? flat(key), flat(typeof value === "string" ? value : JSON.stringify(value))]);
   }
   const scripts = Object.keys(details.scripts ?? {});
   if (scripts.length) found.push(["runs", flat(scripts.join(", "))]);

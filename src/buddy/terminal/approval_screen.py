@@ -34,6 +34,7 @@ _MARKS = {"title": "┌ ", "end": "└"}
 _HIDDEN = frozenset(
     {"command", "diff", "why", "alwaysRule", "scripts", "scriptTexts", "scriptsComplete", "sha256", "replaces", "bytes"}
 )
+_LABELS = {"uncovered": "undo"}
 _PLACES = {("target", "local"): "on this machine", ("sandbox", "host"): "no sandbox"}
 
 Kind = Literal["title", "command", "diff", "fact", "fold", "end"]
@@ -165,7 +166,7 @@ def _facts(details: Mapping[str, Any], *, as_words: bool) -> Iterator[tuple[str,
     for key, value in details.items():
         is_place = as_words and key in words
         if key not in _HIDDEN and not is_place and value not in ("", None, {}, [], False) and value is not True:
-            yield _flat(key), _flat(_spell(value))
+            yield _LABELS.get(key) or _flat(key), _flat(_spell(value))
     scripts = details.get("scripts")
     if isinstance(scripts, Mapping) and scripts:
         yield "runs", _flat(", ".join(str(path) for path in scripts))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - JSON

@@ -30,8 +30,9 @@ async def show_changes(ui: CommandUI, wanted: str) -> None:
     for file in reply.files if request.diff else ():
         lines.append(diff_block(file.diff or "", ui.style))
     conflicts = [f"  ! {escape(file.path)}: {escape(file.conflict)}" for file in reply.files if file.conflict]
-    note = ui.style.dim(f"  {escape(reply.uncovered)}")
-    ui.show("\n".join([*(lines or ["  no file was changed"]), *map(ui.style.yellow, conflicts), note]))
+    notes = escape(reply.uncovered).replace(". ", ".\n").split("\n")
+    notes = [ui.style.dim(f"  {note}") for note in notes]
+    ui.show("\n".join([*(lines or ["  no file was changed"]), *map(ui.style.yellow, conflicts), *notes]))
 
 
 async def undo(ui: CommandUI, wanted: str) -> None:
