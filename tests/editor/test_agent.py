@@ -28,6 +28,7 @@ def test_a_prompt_is_answered_with_streamed_updates(home: Home) -> None:
         assert editor.text() == "hello yourself"
         assert editor.text("agent_thought_chunk") == "a greeting"
         assert editor.of("usage_update")
+        assert [update["title"] for update in editor.of("session_info_update")] == ["hello there"]
     listed = home.run("session", "list")
     assert session[-6:] in listed.out and "hello there" in listed.out
 

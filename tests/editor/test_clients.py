@@ -114,4 +114,7 @@ def test_acpx_runs_a_prompt_and_every_line_is_valid(home: Home) -> None:
     updates = [line for line in lines if line.get("method") == "session/update"]
     for line in updates:
         check(line, "client", None)
-    assert "made it" in done.stdout and (home.work / "made").exists()
+    said = [
+        line["params"]["update"] for line in updates if "agent_message" in line["params"]["update"]["sessionUpdate"]
+    ]
+    assert "".join(update["content"]["text"] for update in said) == "made it" and (home.work / "made").exists()

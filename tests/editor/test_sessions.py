@@ -25,7 +25,7 @@ def test_a_session_is_listed_loaded_with_its_history_and_continued(home: Home) -
             "hello thereplan itmake it"
         )
         assert [update["sessionUpdate"] for update in shown if "user" not in update["sessionUpdate"]] == [
-            *("agent_message_chunk", "plan", "agent_message_chunk"),
+            *("session_info_update", "agent_message_chunk", "plan", "agent_message_chunk"),
             *("tool_call", "tool_call_update", "tool_call_update", "agent_message_chunk"),
         ]
         assert [update["status"] for update in shown if "status" in update] == ["pending", "in_progress", "completed"]

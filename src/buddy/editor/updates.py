@@ -29,6 +29,7 @@ from buddy.protocol.events import (
     UserMessage,
     WarningRaised,
 )
+from buddy.protocol.titles import title_of
 
 
 class Display(Struct, frozen=True):
@@ -48,6 +49,7 @@ class Updates:
         self._plans: dict[str, Json | None] = {}
         self._streamed = ""  # the id under which the current reply is being sent
         self._cost = 0.0
+        self._has_title = False
 
     def of(self, event: Event, body: EventBody, *, own: bool) -> list[Json]:
         """`own`: the editor has sent this message itself, and shows it already."""
@@ -56,8 +58,7 @@ class Updates:
                 self.root = body.repo.root_path if body.repo else ""
                 return []
             case UserMessage():
-                names = [f"\n[image {one.name or one.blob[:12]}]" for one in body.attachments]
-                return [] if own else [chunk("user_message_chunk", "".join((body.text, *names)), body.message_id)]
+                return self._of_message(body, own=own)
             case AssistantToken() | ThinkingToken():
                 return [self._stream(event, body)]
             case AssistantMessage():
@@ -70,11 +71,24 @@ class Updates:
             case Usage():
                 return [self._usage(body)]
             case SessionRenamed():
+                self._has_title = True
                 return [{"sessionUpdate": "session_info_update", "title": body.title}]
             case WarningRaised() | Error() | Recovery() | SessionCompacted() | FilesRestored():
                 return self._of_notice(body)
             case _:  # the rest changes settings or asks something, or is of no interest to a reader
                 return []
+
+    def _of_message(self, body: UserMessage, *, own: bool) -> list[Json]:
+        """The message, unless the editor shows it already; the first one is also the title."""
+        updates: list[Json] = []
+        if not own:
+            names = [f"\n[image {one.name or one.blob[:12]}]" for one in body.attachments]
+            updates.append(chunk("user_message_chunk", "".join((body.text, *names)), body.message_id))
+        title = "" if self._has_title else title_of(body.text)
+        if title:
+            self._has_title = True
+            updates.append({"sessionUpdate": "session_info_update", "title": title})
+        return updates
 
     def note(self, text: str, severity: str = "info") -> Json:
         """Something that Buddy itself has to say."""
