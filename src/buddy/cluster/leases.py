@@ -26,5 +26,9 @@ class FleetLeases:
         if pinned is not None and pinned[0] != self._name:
             raise ProtocolError("SANDBOX_UNAVAILABLE", f"it works on node {pinned[0]}, which was lost")
 
+    async def has_other_machine(self, session_id: str) -> bool:
+        pinned = await self._placement.pinned_to(session_id)
+        return pinned is not None and pinned[0] != self._name and pinned[1]
+
     async def pin(self, lease: Lease) -> None:
         await self._placement.pin(lease)

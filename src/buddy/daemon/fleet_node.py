@@ -1,5 +1,8 @@
 """Makes a runtime on a shared log a node of its fleet."""
 
+import asyncio
+import logging
+
 from msgspec.structs import replace
 
 from buddy.cluster.contract import Placement
@@ -13,10 +16,12 @@ from buddy.config.fleet import ClusterSettings
 from buddy.config.settings import Config
 from buddy.daemon.forwarding import Forwarding
 from buddy.daemon.runtime import Runtime
-from buddy.errors import UserError
+from buddy.errors import BuddyError, UserError
 from buddy.log.owners import this_owner
 from buddy.log.postgres.postgres import PostgresLog
 from buddy.version import VERSION
+
+log = logging.getLogger("buddy.fleet")
 
 _KNOWN_TOKENS = "SELECT hash FROM tokens WHERE hash = ANY($1::text[])"
 
@@ -48,6 +53,7 @@ async def join_fleet(runtime: Runtime, shared: PostgresLog, config: Config, *, i
     )
     runtime.dispatcher.remote = forwarding
     shared.hints.subscribe(fleet.on_hint)
+    shared.hints.on_deleted = Forgetting(runtime).forget_soon
     await fleet.start()
 
 
@@ -71,6 +77,25 @@ def _choose_placement(
             runtime.fleet.on_hint(session_id, is_inbox=True)
 
     return TemporalPlacement(postgres, role.name, cluster, Callbacks(role.capacity, take_soon), VERSION)
+
+
+class Forgetting:
+    """What other nodes deleted is removed from what this one keeps by itself: memory, checkpoints, keys."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def forget_soon(self, session_id: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._forget(session_id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _forget(self, session_id: str) -> None:
+        try:
+            await self._runtime.forget(session_id)
+        except BuddyError as error:
+            log.warning("%s was deleted, and something of it is still here: %s", session_id, error)
 
 
 def _listener(runtime: Runtime, shared: PostgresLog) -> FleetListener:

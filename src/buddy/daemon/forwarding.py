@@ -37,7 +37,7 @@ LONG_SECONDS = 600.0
 _MAKES_SESSION = frozenset({"start_session", "fork_session"})
 _REPEATABLE = frozenset({"send_user_message", "queue_message", "cancel_run", "rename_session", "archive_session"})
 """Doing these twice is doing them once; so is whatever only reads."""
-_READS = ("get_", "list_")
+_READS = ("get_", "list_", "read_")
 
 
 Json = dict[str, Any] | list[Any] | str | float | bool | None

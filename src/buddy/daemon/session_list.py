@@ -148,6 +148,8 @@ class SessionList:
             record = await self._log.get(session_id)
             if record is not None:
                 self._tell(record)
+            else:
+                self.remove(session_id)  # in another process
 
     def _tell(self, record: SessionRecord) -> None:
         for watcher in list(self._watchers.values()):

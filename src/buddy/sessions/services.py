@@ -70,6 +70,10 @@ class SessionLeases(Protocol):
         """Refuse to work on a session that is bound to another process's machine."""
         ...
 
+    async def has_other_machine(self, session_id: str) -> bool:
+        """Whether the session is bound to the machine of another process that lives."""
+        ...
+
     async def pin(self, lease: Lease) -> None:
         """The session works on this machine, so no other process may take it."""
         ...

@@ -6,6 +6,7 @@ from buddy.checkpoints.checkpoints import Checkpoints
 from buddy.checkpoints.store import Scope
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_session
+from buddy.errors import SessionElsewhere
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import file_requests as ask
 from buddy.protocol.shapes import Shape
@@ -30,6 +31,8 @@ class FileRequests:
 
     async def list_changes(self, _peer: PeerConnection, request: ask.ListChanges, record: SessionRecord) -> Shape:
         services = self._sessions.services
+        if services.leases is not None and await services.leases.has_other_machine(record.session_id):
+            raise SessionElsewhere("SANDBOX_UNAVAILABLE", "the files are on another node", retryable=True)
         checkpoints: Checkpoints | None = services.checkpoints
         keep = partial(self._diffs.put, record.session_id)
         listing = files.Listing(self._log, services.scrubber, checkpoints, keep)

@@ -10,7 +10,7 @@ from buddy.backends.contract import MeasuringBackend
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_runtime, on_session
 from buddy.daemon.offered_endpoint import model_in_use
-from buddy.errors import ProtocolError
+from buddy.errors import ProtocolError, SessionElsewhere
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.envelopes import Event
@@ -82,6 +82,9 @@ class ReadRequests:
         found = self._diffs.read(record.session_id, request.blob, request.offset, limit)
         if found is None and await self._log.has_blob(record.session_id, request.blob):
             found = await self._log.read_blob(request.blob, request.offset, limit)
+        leases = self._sessions.services.leases
+        if found is None and leases is not None and await leases.has_other_machine(record.session_id):
+            raise SessionElsewhere("INVALID_REQUEST", "the blob may be on another node", retryable=True)
         if found is None:
             raise ProtocolError("INVALID_REQUEST", f"unknown blob {request.blob[:80]!r}")
         part, total = found

@@ -1,4 +1,4 @@
-"""Hints between nodes: which sessions grew, and which have something new in their inbox.
+"""Hints between nodes: which sessions grew, have something new in their inbox, or were deleted.
 
 Invariants: a hint is sent after the commit, on a connection of its own; it may be lost or late, and a poll every
 second repairs that; hints of the same session that wait to be sent become one.
@@ -21,6 +21,7 @@ IDLE_SECONDS = 10.0
 """How long a session is polled after its last reader, and how often an idle connection is tested."""
 MAX_PAYLOAD = 7800
 INBOX = "+"
+GONE = "-"
 
 _HEADS = "SELECT id, last_seq FROM sessions WHERE id = ANY($1::text[])"
 _CHANNEL = "SELECT 'buddy_log_' || current_schema()"
@@ -42,6 +43,8 @@ class Hints:
         self._sending: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._subscribers: list[Subscriber] = []
+        self.on_deleted: Callable[[str], None] = lambda _: None
+        """Called with a session that was deleted on any node."""
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Have every hint of any node reported, from now on."""
@@ -56,6 +59,11 @@ class Hints:
     def woken(self, session_id: str) -> None:
         """A session has something new in its inbox."""
         self._send(session_id, is_inbox=True, what=INBOX)
+
+    def deleted(self, session_id: str) -> None:
+        """A session is gone: wake its readers, and tell the other nodes."""
+        self._waiters.wake(session_id)
+        self._send(session_id, is_inbox=False, what=GONE)
 
     def wake(self, session_id: str) -> None:
         self._waiters.wake(session_id)
@@ -154,6 +162,8 @@ class Hints:
             session_id, _, what = hint.rpartition(":")
             if what.isdecimal():
                 self._advance(session_id, int(what))
+            if what == GONE:
+                self.on_deleted(session_id)
             for subscriber in self._subscribers:
                 subscriber(session_id, what == INBOX)
 

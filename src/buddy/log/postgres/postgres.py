@@ -184,8 +184,7 @@ class PostgresLog:
             await self.writes.repeat(rows.DELETE, session_id, epoch, timeout=_LONG_SECONDS)
             if epoch is not None and await self.get(session_id) is not None:
                 raise Fenced(f"{session_id} is not held under epoch {epoch} any more")
-            self.hints.wake(session_id)
-            self.hints.woken(session_id)
+            self.hints.deleted(session_id)
             await self.blobs.sweep()
         return existed
 
