@@ -9,6 +9,7 @@ import pytest
 from buddy.errors import ProtocolError, ToolError
 from buddy.targets import orphans
 from buddy.targets.contract import Capture, Finished, Keys, Reattachable, Target, Terminal
+from buddy.targets.fencing import set_fence
 from buddy.targets.launchers import ContainerLauncher, Launcher, LocalLauncher, SshLauncher
 from buddy.targets.local import Local
 from buddy.targets.oneshot import ask
@@ -259,3 +260,28 @@ async def test_a_host_can_have_a_pane(
         assert taken.output["stdout"] == f"{tmp_path}\n".encode()
     finally:
         await ask(ssh, ["tmux", "kill-session", "-t", f"={session}"])
+
+
+async def test_nothing_is_typed_under_an_old_epoch(
+    tmux: Tmux, tmp_path: Path, nonce: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del tmux  # with it there is a server
+    monkeypatch.setenv("HOME", str(tmp_path))
+    launcher = LocalLauncher()
+    old, new = [Tmux(Remote(launcher), launcher, Pane(launcher, "buddy-test", str(tmp_path))) for _ in range(2)]
+    set_fence(old, "sess_1:1")
+    set_fence(new, "sess_1:2")
+    taken = CapturedOutput()
+    command = "echo typed >> ledger"
+    assert await old.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken) == Finished(0)
+    assert await new.reattach(f"{nonce}x", taken) is None
+    await new.kill_orphans(f"{nonce}x")
+    with pytest.raises(ToolError, match="another node has the session"):
+        await old.run(command, cwd=str(tmp_path), nonce=f"{nonce}x", on_output=taken)
+    assert await new.run(command, cwd=str(tmp_path), nonce=f"{nonce}y", on_output=taken) == Finished(0)
+    assert (tmp_path / "ledger").read_text().split() == ["typed", "typed"]
+
+
+def test_a_pane_on_this_machine_has_no_fence(tmux: Tmux) -> None:
+    set_fence(tmux, "sess_1:1")
+    assert tmux.fence == ""

@@ -28,7 +28,7 @@ from buddy.sessions.runs import Runs
 from buddy.sessions.services import SessionServices
 from buddy.sessions.snapshot import pending_of, snapshot_of
 from buddy.sessions.state import SessionFold
-from buddy.targets.contract import FencedTarget
+from buddy.targets.fencing import set_fence
 from buddy.tools.contract import Place
 
 
@@ -87,8 +87,8 @@ class Session:
             uncovered=self.files.uncovered,
         )
         self.questions = Questions(self.journal, fold, services.ids, services.approval_timeout, self.hooks)
-        if services.leases is not None and isinstance(place.target, FencedTarget):
-            place.target.fence = f"{lease.session_id}:{lease.epoch}"
+        if services.leases is not None:
+            set_fence(place.target, f"{lease.session_id}:{lease.epoch}")
         self.runs = Runs(self)
 
     @property

@@ -1,9 +1,9 @@
-# Creates the shared pane if it is missing and types one command into it. argv: SESSION ROOT CWD NONCE OWN PANE_SH;
+# Creates the shared pane if it is missing and types one command into it. argv: SESSION ROOT CWD NONCE OWN PANE_SH FENCE;
 # stdin: a mark, another mark, the command. Without a NONCE it only creates the pane. Prints "ok PANE DIRECTORY", or one
-# word for the error.
+# word for the error. FENCE is as in run.sh: if a higher epoch is known here, nothing is typed.
 LC_ALL=C.UTF-8
 export LC_ALL
-session=$1 root=$2 cwd=$3 nonce=$4 own=$5 program=$6
+session=$1 root=$2 cwd=$3 nonce=$4 own=$5 program=$6 fence=$7
 fail() {
   cat >/dev/null
   printf '%s\n' "$1"
@@ -48,6 +48,19 @@ done
 find "$private" -mindepth 1 -maxdepth 1 -mtime +0 -exec sh -c '[ -e "$1/code" ] && rm -rf -- "$1"' sh {} \; 2>/dev/null
 dir=$private/$nonce
 umask 077
+if [ "$fence" != - ]; then
+  fences=${HOME:-/tmp}/.local/state/buddy/fences
+  mkdir -p "$fences" 2>/dev/null && [ -w "$fences" ] || fences=/tmp/buddy-fences
+  mkdir -p "$fences"
+  exec 9>>"$fences/$nonce.lock"
+  # Held until the command is typed: from then on it is found by its nonce.
+  if command -v flock >/dev/null; then flock -s 9; fi
+  known=$(cat "$fences/${fence%:*}.epoch" 2>/dev/null) || known=0
+  if [ "${known:-0}" -gt "${fence##*:}" ]; then fail fenced; fi
+  if [ "${known:-0}" -lt "${fence##*:}" ]; then
+    printf '%s\n' "${fence##*:}" > "$fences/$nonce.$$" && mv -f "$fences/$nonce.$$" "$fences/${fence%:*}.epoch"
+  fi
+fi
 mkdir "$dir" 2>/dev/null || fail again
 IFS= read -r begin
 IFS= read -r end
@@ -65,4 +78,5 @@ tmux pipe-pane -t "$pane" "ulimit -f 65536; exec cat >>'$dir/out'"
 tmux send-keys -t "$pane" C-u
 tmux send-keys -t "$pane" -l " sh '$dir/start'"
 tmux send-keys -t "$pane" Enter
+[ "$fence" = - ] || rm -f "$fences/$nonce.lock"
 printf 'ok %s %s\n' "$pane" "$dir"

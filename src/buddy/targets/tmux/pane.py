@@ -45,10 +45,10 @@ class Pane:
         self._launcher = launcher
         self._root = root
 
-    async def type(self, command: bytes, cwd: str, nonce: str) -> PaneCommand:
-        """Type a command into the pane; ToolError if it is busy."""
+    async def type(self, command: bytes, cwd: str, nonce: str, fence: str = "") -> PaneCommand:
+        """Type a command into the pane; ToolError if it is busy, or refused by the fence."""
         begin, end = (secrets.token_hex(24).encode() for _ in range(2))
-        _, directory = await self._prepare(cwd, nonce, b"\n".join((begin, end, command)))
+        _, directory = await self._prepare(cwd, nonce, b"\n".join((begin, end, command)), fence)
         return PaneCommand(directory, begin, end)
 
     async def make(self) -> None:
@@ -129,8 +129,10 @@ class Pane:
             raise ToolError(f"tmux on {self._launcher.name}: {answer.errors[-300:] or f'it gave {answer.code}'}")
         return answer.output.decode("utf-8", "replace")
 
-    async def _prepare(self, cwd: str, nonce: str, stdin: bytes) -> tuple[str, str]:
-        words = script_argv("prepare", self.session, self._root, cwd, nonce, self._own_pane(), script_text("pane"))
+    async def _prepare(self, cwd: str, nonce: str, stdin: bytes, fence: str = "") -> tuple[str, str]:
+        words = script_argv(
+            "prepare", self.session, self._root, cwd, nonce, self._own_pane(), script_text("pane"), fence or "-"
+        )
         answer = await ask(self._launcher, words, stdin)
         said = answer.output.decode("utf-8", "replace").removesuffix("\n").split(" ", 2)
         if len(said) == 3 and said[0] == "ok":
@@ -150,6 +152,9 @@ class Pane:
                 return ToolError(f"{where} is the pane that Buddy itself runs in; use another terminal")
             case "notmux":
                 return ToolError(f"tmux is not installed on {self._launcher.name}", code="SANDBOX_UNREACHABLE")
+            case "fenced":
+                refused = f"{self._launcher.name} refused to start it: another node has the session"
+                return ToolError(refused, code="SANDBOX_UNREACHABLE")
             case "noprivate":
                 return ToolError(f"no private directory for {where}", code="SANDBOX_UNREACHABLE")
             case "again":

@@ -15,7 +15,17 @@ from buddy import faults
 from buddy.errors import OutcomeUnknown, ToolError
 from buddy.targets import child
 from buddy.targets.cancellation import finish_despite_cancel
-from buddy.targets.contract import Capture, Entry, FileStat, Finished, Keys, OnOutput, PaneInfo, Target, Verifiable
+from buddy.targets.contract import (
+    Capture,
+    Entry,
+    FileStat,
+    Finished,
+    Keys,
+    OnOutput,
+    PaneInfo,
+    Target,
+    Verifiable,
+)
 from buddy.targets.environment import environment
 from buddy.targets.launchers import Launcher
 from buddy.targets.oneshot import ask, unreachable
@@ -29,10 +39,11 @@ GRACE_TENTHS = "5"
 
 
 class Tmux:
-    """Satisfies `Target`, `Terminal` and `Reattachable`."""
+    """Satisfies `Target`, `Terminal`, `Reattachable` and `FencedTarget`."""
 
     def __init__(self, base: Target, launcher: Launcher, pane: Pane) -> None:
         self.name: str = base.name
+        self.fence = ""
         self._base = base
         self.without_terminal: Target = base
         self._launcher = launcher
@@ -52,7 +63,7 @@ class Tmux:
         if env:
             raise ToolError("a command in the shared pane takes its environment from there; set variables in it")
         faults.reached("tool.start.before")
-        typed = await finish_despite_cancel(self._pane.type(encode_command(command), cwd, nonce))
+        typed = await finish_despite_cancel(self._pane.type(encode_command(command), cwd, nonce, self.fence))
         faults.reached("tool.start.after")
         if timeout is not None and timeout <= 0:
             return Finished(0, timed_out=True, still_running=True)
