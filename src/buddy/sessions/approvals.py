@@ -115,6 +115,7 @@ class Approvals:
         faults.reached("approval.submit.before")
         call = self._fold.pending.get(submission.approval_id)
         if call is None or self._fold.run is None or self._fold.run.run_id != submission.run_id:
+            await self._journal.commit()  # the log may yet refuse a decision that the state has already
             known = await self._journal.approval(submission.approval_id)
             raise _refusal(submission, known, self._fold)
         if call.approval is not None and _deadline(call.approval).is_over(self._now()):

@@ -1,0 +1,121 @@
+"""One daemon that many people use: its sessions, what clients received of them, and what is left in the end."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import apsw
+
+from buddy.log.database import connect
+from buddy.protocol.envelopes import Event
+from tests.daemon.test_recovery import as_events
+from tests.faults.scenario import left_behind
+from tests.harness.checker import Received, Recorded, check
+from tests.harness.daemon import Daemon
+from tests.harness.logs import read_state_dir
+from tests.harness.processes import CANARY, ROOT, SOURCES
+from tests.harness.scripts import Reply
+from tests.harness.wire_client import Message, WireClient
+
+MCP = """
+[mcp.servers.soak]
+command = {command}
+args = ["-m", "tests.harness.mcp_server"]
+env = {{ PYTHONPATH = {path} }}
+"""
+
+
+class Machine:
+    """Has what people of a fleet expect of one: gateways by name, sessions, what was received."""
+
+    def __init__(self, folder: Path, script: list[Reply]) -> None:
+        self.daemon = Daemon(folder, script=json.loads(json.dumps(script).replace("LEDGER", str(folder / "ledger"))))
+        path = os.pathsep.join((str(SOURCES), str(ROOT)))
+        mcp = MCP.format(command=json.dumps(sys.executable), path=json.dumps(path))
+        self.daemon.config.write_text(self.daemon.config.read_text() + mcp)
+        self.nodes = {"daemon": self.daemon}
+        self.ledger = folder / "ledger"
+        self.ledger.touch()
+        self.received: list[tuple[WireClient, str, int]] = []
+        self.pruned: dict[str, list[Event]] = {}
+        """What sessions had before their logs were pruned."""
+        self.forks: set[str] = set()
+        self._workspaces = 0
+
+    async def start(self, client: WireClient, **options: object) -> str:
+        self._workspaces += 1
+        workspace = self.daemon.workspace / f"person-{self._workspaces}"
+        workspace.mkdir(exist_ok=True)
+        request: Message = {
+            "mode": "interactive",
+            "provider": "default",
+            "sandboxProvider": "local",
+            "repo": {"rootPath": str(workspace)},
+            "options": options,
+        }
+        session_id = (await client.ask("start_session", request))["sessionId"]
+        self.received.append((client, session_id, 0))
+        return session_id
+
+    def sql(self, statement: str) -> str:
+        """For people who are stuck: they show what the log says."""
+        return statement
+
+    def archived(self, session_id: str) -> int:
+        """The last seq that is kept of what was pruned."""
+        known = self.pruned.get(session_id)
+        return known[-1].seq if known else 0
+
+    def archive(self, session_id: str, messages: list[Message]) -> None:
+        """Keep what is about to be pruned."""
+        last = self.archived(session_id)
+        self.pruned.setdefault(session_id, []).extend(event for event in as_events(messages) if event.seq > last)
+
+    def lengthen(self, session_id: str, events: int) -> None:
+        """Give a session of a stopped daemon a long past: texts that a model streamed."""
+        db = connect(self.daemon.state_dir / "buddy.db", apsw.SQLITE_OPEN_READWRITE)
+        try:
+            row = "SELECT key, last_seq FROM sessions WHERE id = ?"
+            key, last_seq = db.execute(row, (session_id,)).get
+            db.execute("BEGIN IMMEDIATE")
+            db.execute(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3) INSERT INTO events "
+                """SELECT ?1, ?2 + i, 1, NULL, 'warning', '{"code":"NOTE","message":"a note of the past"}' FROM n""",
+                (key, last_seq, events),
+            )
+            db.execute("UPDATE sessions SET last_seq = last_seq + ? WHERE key = ?", (events, key))
+            db.execute("COMMIT")
+        finally:
+            db.close()
+
+    async def violations(self, to_end: list[WireClient]) -> list[str]:
+        """What the checker finds in the log, the ledger, and what clients received."""
+        stored = await read_state_dir(self.daemon.state_dir)
+        log = {session_id: self.whole(session_id, events) for session_id, events in stored.items()}
+        received = [
+            Received(
+                session_id,
+                cursor,
+                as_events([one for one in client.events if _is_of(one, session_id, cursor)]),
+                client in to_end,
+            )
+            for client, session_id, cursor in self.received
+        ]
+        originals = {session_id: events for session_id, events in log.items() if session_id not in self.forks}
+        sinks = [path.read_bytes() for path in self.daemon.state_dir.rglob("*.log") if path.is_file()]
+        recorded = Recorded(originals, received, self.ledger.read_text().split(), secrets=(CANARY,), sinks=sinks)
+        forks = Recorded({session_id: log[session_id] for session_id in self.forks if session_id in log})
+        # What a fork has of its original's commands was executed there.
+        of_forks = [problem for problem in check(forks) if not problem.endswith("was never executed")]
+        return [*check(recorded), *of_forks, *left_behind(recorded)]
+
+    def whole(self, session_id: str, events: list[Event]) -> list[Event]:
+        """A log with what was pruned from it."""
+        before = self.pruned.get(session_id, [])
+        first = events[0].seq if events else 0
+        return [*(event for event in before if event.seq < first), *events]
+
+
+def _is_of(message: Message, session_id: str, cursor: int) -> bool:
+    return message.get("sessionId") == session_id and message.get("seq", 0) > cursor

@@ -1,0 +1,26 @@
+"""A daemon that people use while it is killed, replaced and starved; the long version is `make soak`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak.measures import Sample, trend_of
+from tests.soak.soak import Plan, Soak, report
+
+
+@pytest.mark.slow
+async def test_nothing_is_lost_or_done_twice_in_a_short_soak(tmp_path: Path) -> None:
+    plan = Plan(sessions=5, seconds=20, fault_seconds=4, pause_seconds=1, events=2000, seed=1)
+    outcome = await Soak(plan, tmp_path).run()
+    print(report(plan, outcome))  # noqa: T201 - the figures are the point
+    assert outcome.violations == []
+    assert {"kill", "restart", "disk"} <= set(outcome.faults)
+    assert outcome.pings
+
+
+def test_growth_is_distinguished_from_noise() -> None:
+    flat = [Sample(float(at), 100.0, {"rss": 50.0 + at % 7}) for at in range(3600)]
+    growing = [Sample(float(at), 100.0, {"rss": 50.0 + at / 120 + at % 7}) for at in range(3600)]
+    trends = [trend_of(samples, "rss") for samples in (flat, growing)]
+    assert [trend is not None and trend.grows for trend in trends] == [False, True]
+    assert trend_of(flat[:5], "rss") is None
