@@ -67,15 +67,18 @@ demo: ## Watch a complete run with the built-in model: no key, no network
 test: $(READY) ## Run the tests but for the slow ones (ARGS="tests/log -k name" to choose)
 	$(BIN)/pytest -n $(JOBS) $(ARGS)
 
-# Each in an environment of its own, .venv-VERSION; those that are not on this machine are named and left out.
+# Each in an environment of its own, .venv-VERSION. On the PATH, or installed by pyenv or uv; what is missing is named.
 PYTHONS ?= 3.11 3.12 3.13 3.14
+PYENV_ROOT ?= $(HOME)/.pyenv
+IS_VERSION = -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != sys.argv[1])'
 
 test-all: ## Run the tests on every Python from 3.11 that is present (ARGS to choose, PYTHONS="3.12 3.13")
-	@set -e; tried=""; for version in $(PYTHONS); do \
-	if "python$$version" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-	echo "--- Python $$version" >&2; tried="$$tried $$version"; \
-	$(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$$(command -v python$$version)" ARGS='$(ARGS)'; \
-	else echo "--- Python $$version is not on this machine" >&2; fi; done; \
+	@set -e; tried=""; for version in $(PYTHONS); do found=""; \
+	for python in "python$$version" "$(PYENV_ROOT)/versions/$$version."*/bin/python "$$(uv python find $$version 2>/dev/null)"; do \
+	if [ -n "$$python" ] && "$$python" $(IS_VERSION) "$$version" 2>/dev/null; then found="$$(command -v "$$python")"; break; fi; done; \
+	if [ -z "$$found" ]; then echo "--- Python $$version is not on this machine" >&2; continue; fi; \
+	echo "--- Python $$version, $$found" >&2; tried="$$tried $$version"; \
+	$(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$$found" ARGS='$(ARGS)'; done; \
 	test -n "$$tried" || { echo "error: none of $(PYTHONS) is on this machine" >&2; exit 1; }; \
 	echo "passed on Python$$tried" >&2
 

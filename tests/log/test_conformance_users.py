@@ -63,3 +63,16 @@ async def test_decisions_of_one_user(log: Log) -> None:
     assert [event.session_id for event in await log.decisions(10, user="ann")] == ["sess_1"]
     assert await log.decisions(10, "sess_2", user="ann") == []
     assert len(await log.decisions(10)) == 2
+
+
+async def test_what_all_sessions_cost_on_a_day_counts_deleted_ones(log: Log) -> None:
+    assert await log.cost_of(0) == 0.0
+    for number, user in enumerate(("ann", "bob", None, None)):
+        await session_of(log, user, f"sess_{number}", RowFacts(day=0, day_cost_usd=1.5))
+    await session_of(log, "ann", "sess_9", RowFacts(day=1, day_cost_usd=9.0))
+    assert await log.cost_of(0) == 6.0
+    for number in range(3):
+        await log.delete(f"sess_{number}")
+    assert await log.cost_of(0) == 6.0
+    assert (await log.usage_of("ann", 0)).cost_usd == 1.5
+    assert await log.cost_of(2) == 0.0

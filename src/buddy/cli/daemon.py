@@ -192,6 +192,7 @@ async def _status(options: Options) -> int:
         "sessions": status.sessions,
         "runs": status.runs,
         "connections": status.connections,
+        "costUsdToday": status.cost_usd_today,
         "socket": str(places_of(options).socket),
         "config": status.config,
         "listen": status.listen,
@@ -203,6 +204,7 @@ async def _status(options: Options) -> int:
         print(f"running, pid {pid}, version {status.version}, up {status.uptime:.0f} s")
         sessions, runs = plural(status.sessions, "open session"), plural(status.runs, "active run")
         print(f"{sessions}, {runs}, {plural(status.connections, 'connection')}")
+        print(f"cost today {status.cost_usd_today or 0.0:.2f} USD")
         print(f"socket {places_of(options).socket}")
         print(f"configuration {escape(status.config or 'none')}")
         for line in _web_lines(status):

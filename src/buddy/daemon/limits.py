@@ -28,6 +28,8 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     outbound: int = 4 * 1024 * 1024
     observers: int = 50
     active_runs: int = 128
+    cost_usd_per_day: float | None = None
+    """For all sessions together; None is unlimited. A day begins at midnight UTC."""
     user: UserLimits = UserLimits()
     children: int = 8
     child_depth: int = 2

@@ -128,7 +128,7 @@ class Runtime:
         self.connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.checkpoints = make_checkpoints(config, places.state_dir) if overrides.log is None else None
         self.session_list = SessionList(self.log, overrides.clock)
-        self.admission = Admission(lambda: self.limits.user, self.log, overrides.clock)
+        self.admission = Admission(lambda: self.limits, self.log, overrides.clock)
         self.stopping = asyncio.Event()
         self.web: WebControl | None = None
         self.encoded = LineCache()

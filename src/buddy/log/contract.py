@@ -238,6 +238,10 @@ class SessionRows(Protocol):
         """A user's sessions, and what they cost on a day; sessions that were deleted count in the cost."""
         ...
 
+    async def cost_of(self, day: int) -> float:
+        """What all sessions cost on a day; sessions that were deleted count, too."""
+        ...
+
     async def delete(self, session_id: str, epoch: int | None = None) -> bool:
         """Remove a session; Fenced if an epoch is named and another process took the session since."""
         ...

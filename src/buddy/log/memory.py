@@ -174,6 +174,11 @@ class MemoryLog:
         costs = [record.facts.day_cost_usd for record in records if record.facts.day == day]
         return UserUsage(len(records), runs, sum(costs, self._spent.get((user, day), 0.0)))
 
+    async def cost_of(self, day: int) -> float:
+        facts = [session.record.facts for session in self._sessions.values()]
+        gone = [cost for (_, at), cost in self._spent.items() if at == day]
+        return sum(gone, sum(one.day_cost_usd for one in facts if one.day == day))
+
     async def delete(self, session_id: str, epoch: int | None = None) -> bool:
         session = self._sessions.get(session_id)
         if session is None:
@@ -181,9 +186,8 @@ class MemoryLog:
         if epoch not in (None, session.epoch):
             raise Fenced(f"{session_id} is not held under epoch {epoch} any more")
         del self._sessions[session_id]
-        user, facts = session.record.user, session.record.facts
-        if user is not None:
-            self._spent[user, facts.day] = self._spent.get((user, facts.day), 0.0) + facts.day_cost_usd
+        user, facts = session.record.user or "", session.record.facts
+        self._spent[user, facts.day] = self._spent.get((user, facts.day), 0.0) + facts.day_cost_usd
         self._tokens = {key: token for key, token in self._tokens.items() if token.session_id != session_id}
         named = set[str]().union(*(other.blobs for other in self._sessions.values()))
         for blob in session.blobs - named:

@@ -145,8 +145,8 @@ def delete(session_id: str, epoch: int | None, db: Database) -> bool:
 
 
 _KEEP_COST = """
-INSERT INTO spent SELECT user, facts ->> '$.day', facts ->> '$.day_cost_usd' FROM sessions
-WHERE key = ? AND user IS NOT NULL AND facts ->> '$.day_cost_usd' > 0
+INSERT INTO spent SELECT coalesce(user, ''), facts ->> '$.day', facts ->> '$.day_cost_usd' FROM sessions
+WHERE key = ? AND facts ->> '$.day_cost_usd' > 0
 ON CONFLICT DO UPDATE SET cost_usd = cost_usd + excluded.cost_usd
 """
 _USAGE = """
@@ -159,6 +159,18 @@ FROM sessions WHERE user = ?1
 
 def usage_of(user: str, day: int, db: Database) -> UserUsage:
     return UserUsage(*db.execute(_USAGE, (user, day)).get)
+
+
+# A session that cost something on a day was used on it or later, and its row says when without parsing its facts.
+_COST = """
+SELECT coalesce((
+  SELECT sum(facts ->> '$.day_cost_usd') FROM sessions WHERE updated_at >= ?1 * 86400000 AND facts ->> '$.day' = ?1
+), 0.0) + coalesce((SELECT sum(cost_usd) FROM spent WHERE day = ?1), 0.0)
+"""
+
+
+def cost_of(day: int, db: Database) -> float:
+    return db.execute(_COST, (day,)).get
 
 
 def unnamed_blobs(db: Database) -> list[str]:

@@ -164,6 +164,9 @@ class SqliteLog:
     async def usage_of(self, user: str, day: int) -> UserUsage:
         return rows.usage_of(user, day, self._reader)
 
+    async def cost_of(self, day: int) -> float:
+        return rows.cost_of(day, self._reader)
+
     async def delete(self, session_id: str, epoch: int | None = None) -> bool:
         existed = await self._write(partial(rows.delete, session_id, epoch), durable=True, long=True)
         if existed:

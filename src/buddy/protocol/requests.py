@@ -392,6 +392,7 @@ class DaemonStatusReply(Shape, frozen=True):
     node: str | None = None
     fleet: tuple[NodeInfo, ...] = ()
     """The daemons that share its log, if it shares one."""
+    cost_usd_today: float | None = None
 
 
 class Shutdown(Shape, frozen=True):

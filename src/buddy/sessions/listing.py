@@ -69,7 +69,7 @@ class ListedRow:
         tokens = self.facts.tokens + (read or 0) + (written or 0)
         cost = self.facts.cost_usd if cost_usd is None else (self.facts.cost_usd or 0.0) + cost_usd
         self.facts = replace(self.facts, tokens=tokens, cost_usd=cost)
-        if self.user is not None and cost_usd and ts is not None:
+        if cost_usd and ts is not None:
             day = day_of(ts)
             before = self.facts.day_cost_usd if self.facts.day == day else 0.0
             self.facts = replace(self.facts, day=day, day_cost_usd=before + cost_usd)

@@ -99,8 +99,10 @@ class DaemonRequests:
         return ask.ProjectOptionsReply(self._host.agents.runtimes())
 
     async def daemon_status(self, peer: PeerConnection, _request: ask.DaemonStatus) -> Shape:
-        status = self._host.status()
-        return status if peer.roles.is_owner else replace(status, config=None, listen=None, token_file=None, fleet=())
+        status = replace(self._host.status(), cost_usd_today=round(await self._host.admission.cost_today(), 6))
+        if peer.roles.is_owner:
+            return status
+        return replace(status, cost_usd_today=None, config=None, listen=None, token_file=None, fleet=())
 
     async def shutdown(self, peer: PeerConnection, _request: ask.Shutdown) -> Shape:
         peer.after_reply(self._host.stop)

@@ -173,6 +173,10 @@ class PostgresLog:
         ((sessions, runs, cost),) = await self.reads.fetch(rows.USAGE, text(user), day)
         return UserUsage(sessions, runs, cost)
 
+    async def cost_of(self, day: int) -> float:
+        ((cost,),) = await self.reads.fetch(rows.COST, day)
+        return cost
+
     async def interrupted(self) -> list[str]:
         """Active sessions whose owner has died."""
         found = await self.reads.fetch(rows.HOLDERS, self._beat())

@@ -75,8 +75,9 @@ WITH gone AS (
     RETURNING key, user_id, facts::json AS facts
   ),
   cost AS (
-    INSERT INTO spent AS s SELECT user_id, (facts ->> 'day')::bigint, (facts ->> 'day_cost_usd')::float8 FROM gone
-    WHERE user_id IS NOT NULL AND (facts ->> 'day_cost_usd')::float8 > 0
+    INSERT INTO spent AS s
+    SELECT coalesce(user_id, ''), (facts ->> 'day')::bigint, (facts ->> 'day_cost_usd')::float8 FROM gone
+    WHERE (facts ->> 'day_cost_usd')::float8 > 0
     ON CONFLICT (user_id, day) DO UPDATE SET cost_usd = s.cost_usd + excluded.cost_usd
   ),
   e AS (DELETE FROM events x USING gone WHERE x.session = gone.key),
@@ -95,6 +96,14 @@ SELECT count(*), count(*) FILTER (WHERE state IN ('running', 'awaiting_approval'
   coalesce(sum((facts::json ->> 'day_cost_usd')::float8) FILTER (WHERE (facts::json ->> 'day')::bigint = $2), 0)
   + coalesce((SELECT cost_usd FROM spent WHERE user_id = $1 AND day = $2), 0)
 FROM sessions WHERE user_id = $1
+"""
+
+# A session that cost something on a day was used on it or later.
+COST = """
+SELECT coalesce((
+  SELECT sum((facts::json ->> 'day_cost_usd')::float8) FROM sessions
+  WHERE updated_at >= $1 * 86400000 AND (facts::json ->> 'day')::bigint = $1
+), 0) + coalesce((SELECT sum(cost_usd) FROM spent WHERE day = $1), 0)
 """
 
 # The session's row first: an append locks it first, too, so the two cannot wait for each other.
