@@ -265,7 +265,7 @@ const TIMELINE = {
     note(view, event, "info", `Forked from ${forked.fromSessionId} at event ${forked.fromSeq}`);
   },
   user_message(view, event, message) {
-    add(view, event, "user", { text: message.text, by: message.by, steers: Boolean(message.steers), blobs: message.blobs });
+    add(view, event, "user", { text: message.text, by: message.by, steers: Boolean(message.steers), images: message.attachments, blobs: message.blobs });
   },
   run_started(view, event, started) {
     view.model = started.options?.model ?? view.model;

@@ -3,6 +3,7 @@
 
 import { html, signal, useRef } from "../vendor/preact.js";
 import { ask, newId } from "../store.js";
+import { attach, attached, Images, takeImages } from "./images.js";
 import { matching, Names } from "./names.js";
 
 /** What was written but not sent, by session. @type {import("../vendor/preact.js").Signal<Record<string, string>>} */
@@ -20,9 +21,14 @@ export function Composer({ log }) {
   const send = async (/** @type {"send" | "queue" | "steer"} */ how) => {
     const words = text.trim();
     if (!words) return;
+    const images = attached.value[id] ?? [];
     write("");
-    const done = await deliver(log, words, how);
-    if (!done) write(words);
+    attach(id, []);
+    const done = await deliver(log, words, how, images);
+    if (!done) {
+      write(words);
+      attach(id, images);
+    }
   };
   const names = matching(view.root, text);
   const choose = (/** @type {string} */ name) => {
@@ -43,7 +49,11 @@ export function Composer({ log }) {
   return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); send(view.active ? "queue" : "send"); }}>
     ${waiting.length ? html`<ul class="queue" aria-label="Queued">${waiting.map((words) => html`<li>queued: ${words}</li>`)}</ul>` : null}
     <${Names} names=${names} onChoose=${choose} />
+    <${Images} sessionId=${id} />
     <textarea id="composer" ref=${input} rows=${Math.min(10, Math.max(2, text.split("\n").length))} value=${text} onKeyDown=${key}
+      onPaste=${(/** @type {ClipboardEvent} */ event) => takeImages(id, event, event.clipboardData)}
+      onDragOver=${(/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes("Files") && event.preventDefault()}
+      onDrop=${(/** @type {DragEvent} */ event) => takeImages(id, event, event.dataTransfer)}
       placeholder=${view.active ? "Write a message; it will be queued until the run ends" : "Write a message"} aria-label="Message"
       onInput=${(/** @type {any} */ event) => write(event.target.value)}></textarea>
     <div class="composer-actions">
@@ -57,13 +67,14 @@ export function Composer({ log }) {
   </form>`;
 }
 
-/** @param {import("../session_log.js").SessionLog} log @param {string} text @param {"send" | "queue" | "steer"} how */
-export async function deliver(log, text, how) {
+/** @param {import("../session_log.js").SessionLog} log @param {string} text @param {"send" | "queue" | "steer"} how @param {import("./images.js").Attachment[]} [images] */
+export async function deliver(log, text, how, images = []) {
   const id = log.sessionId;
-  if (how === "steer") return ask("steer_run", { runId: log.live.active, text }, id);
+  const said = images.length ? { text, attachments: images } : { text };
+  if (how === "steer") return ask("steer_run", { runId: log.live.active, ...said }, id);
   const clientMessageId = newId("msg");
-  if (how === "send") return ask("send_user_message", { sessionId: id, clientMessageId, text }, id, { repeat: true });
-  const done = await ask("queue_message", { clientMessageId, text }, id, { repeat: true });
+  if (how === "send") return ask("send_user_message", { sessionId: id, clientMessageId, ...said }, id, { repeat: true });
+  const done = await ask("queue_message", { clientMessageId, ...said }, id, { repeat: true });
   if (done) queued.value = { ...queued.value, [id]: [...(queued.value[id] ?? []), text].slice(-20) };
   return done;
 }

@@ -59,6 +59,7 @@ function lookAt(log, seq) {
 const KINDS = {
   user: ({ item }) => html`<div class="bubble">
     <p class="who">${item.by === "console" ? "You" : visible(item.by)}${item.steers ? " · steering" : ""}</p>
+    ${(item.images ?? []).map((/** @type {{name: string, mediaType: string}} */ image) => html`<p class="muted">image: ${visible(image.name || image.mediaType)}</p>`)}
     <div class="said">${visible(item.text)}</div>
   </div>`,
   reply: ({ item, log }) => html`<div class="reply-body">
