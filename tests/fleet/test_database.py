@@ -46,6 +46,22 @@ async def test_killed_connections_lose_nothing(tmp_path: Path, postgres: Postgre
         assert await fleet.violations(session_id) == []
 
 
+async def test_a_node_that_hears_nothing_still_delivers_and_serves(tmp_path: Path, postgres: Postgres) -> None:
+    async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
+        _, there, session_id = await fleet.stream()
+        # What these connections do last is listening, or the poll that they do besides.
+        listening = "query ILIKE 'listen%' OR query LIKE 'SELECT id, last_seq FROM sessions WHERE%'"
+        of_fleet = f"datname = current_database() AND ({listening})"
+        ended = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {of_fleet}"  # noqa: S608 - ours
+        assert int(fleet.sql(ended)) >= 2
+        assert (await there.wait_for("run_complete"))["payload"]["outcome"] == "success"
+        # A request for the other node and its answer are found by looking.
+        await send(there, session_id, "twice")
+        fleet.sql(ended)
+        assert (await there.wait_for("run_complete"))["payload"]["outcome"] == "success"
+        assert await fleet.violations(session_id, to_end=[there]) == []
+
+
 async def test_a_promoted_standby_is_a_pause(tmp_path: Path) -> None:
     with Postgres() as primary:
         fleet = FleetOf(tmp_path, primary, "a", "b")
