@@ -1,5 +1,6 @@
 """Files that a session changes: events, requests, conflicts, rules, and what is said when they cannot be covered."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
@@ -194,7 +195,7 @@ async def test_sessions_in_one_directory_learn_of_each_other(client: WireClient,
     for _ in range(500):
         if (daemon.workspace / "waited").exists():
             break
-        await client.ask("ping")
+        await asyncio.sleep(0.05)
     await run(client, second, "fail")
     (daemon.workspace / "go").touch()
     await client.wait_for("run_complete")

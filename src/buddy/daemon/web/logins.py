@@ -39,8 +39,8 @@ class Address(Struct, frozen=True):
     until: int
 
     def listen(self) -> Listen:
-        files = [Path(name) if name else None for name in (self.certificate, self.key)]
-        return Listen(self.host, self.port, *files)
+        certificate, key = (Path(name) if name else None for name in (self.certificate, self.key))
+        return Listen(self.host, self.port, certificate, key)
 
 
 class _State(Struct, frozen=True):
