@@ -43,10 +43,10 @@ def count(daemon: Daemon, word: bytes) -> int:
     return daemon.log().encode().count(word)
 
 
-async def begin(daemon: Daemon, text: str, policy: str = "all") -> str:
+async def begin(daemon: Daemon, text: str, policy: str = "all", *, tmux: bool = False) -> str:
     client = await connect(daemon)
     await client.hello()
-    session_id = await start(client, daemon, approvalPolicy=policy)
+    session_id = await start(client, daemon, approvalPolicy=policy, tmux=tmux)
     await attach(client, session_id)
     await send(client, session_id, text)
     await client.close()
@@ -144,6 +144,29 @@ async def test_a_daemon_of_another_installation_ends_and_this_one_starts(
     finally:
         daemon.stop()
         assert daemon.run("daemon", "stop").code == 0
+
+
+@pytest.mark.parametrize("is_other", [False, True], ids=["this installation", "another"])
+async def test_a_command_in_a_pane_runs_on_and_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_other: bool
+) -> None:
+    if is_other:
+        monkeypatch.setattr(harness, "BUDDY", (str(make_installation(tmp_path / "other")), "-m", "buddy"))
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    daemon.start()
+    monkeypatch.undo()
+    try:
+        session_id = await begin(daemon, "wait", tmux=True)
+        await asyncio.to_thread(wait_until, (daemon.workspace / "started").exists, "the command to start")
+        assert "daemon restarted" in await restart(daemon)
+        (daemon.workspace / "go").touch()
+        follower = Following(daemon, session_id)
+        await follower.until_complete(1)
+        assert "UNKNOWN_OUTCOME" not in json.dumps(follower.received)
+        assert outcomes(follower.received) == ["success"]
+    finally:
+        daemon.stop()
+        daemon.run("daemon", "stop")
 
 
 def test_without_a_daemon_one_is_started(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from buddy.cli.connect import daemon_client, find_daemon
 from buddy.cli.options import Options
 from buddy.cli.settings import config_finder, places_of, preload_certificates, read_config
 from buddy.errors import UserError
+from buddy.protocol.daemon_requests import RestartDaemon
 from buddy.protocol.requests import AcceptedReply, DaemonStatus, DaemonStatusReply, Shutdown
 from buddy.terminal.escape import escape
 from buddy.terminal.phrases import plural
@@ -64,12 +65,17 @@ def run(options: Options) -> int:
     return 0
 
 
-async def _serve_again(serving: Awaitable[bool]) -> None:
+async def _serve_again(serving: Awaitable[RestartDaemon | None]) -> None:
     """Become the next daemon once this one has handed over: the same process, with the program that is installed now.
 
     Inside the event loop: its end would stop what still runs in terminals.
     """
-    if await serving:
+    request = await serving
+    if request is None:
+        return
+    if request.stop:
+        os._exit(0)
+    else:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this program again
 
 

@@ -56,7 +56,8 @@ async def _ask(options: Options, before: DaemonStatusReply, request: RestartDaem
         return
     async with daemon_client(link, options, "cli") as client:
         try:
-            await client.request(request, AcceptedReply)
+            with suppress(ConnectionResetError):  # it may be gone before its answer is read; what follows tells
+                await client.request(request, AcceptedReply)
         except ProtocolError as error:
             if error.code != "UNSUPPORTED_REQUEST_TYPE":
                 raise

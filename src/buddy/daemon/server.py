@@ -30,6 +30,7 @@ from buddy.daemon.socketlink import ServerSocketLink
 from buddy.daemon.storage import prune_daily
 from buddy.daemon.web.web import Web
 from buddy.errors import UserError
+from buddy.protocol.daemon_requests import RestartDaemon
 from buddy.sessions.handing_over import settle
 from buddy.targets.confine.deferred import prove_soon
 
@@ -47,10 +48,10 @@ async def serve(
     find_config: Find | None = None,
     listen: Listen | None = None,
     echo: bool = False,
-) -> bool:
+) -> RestartDaemon | None:
     """Run the daemon until it is asked to stop; with `find_config`, it follows changes of its configuration.
 
-    Returns whether it was asked to start again.
+    Returns the request to hand over to the next daemon, if that is why it stopped.
     """
     lock = lock_state(places.state_dir)
     try:
@@ -68,8 +69,7 @@ async def serve(
             handler.close()
     finally:
         os.close(lock)
-    handing_over = runtime.operations.handing_over
-    return handing_over is not None and not handing_over.stop
+    return runtime.operations.handing_over
 
 
 def start_operations(runtime: Runtime, env: Mapping[str, str], state_dir: Path, *, is_audited: bool) -> None:
