@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 from tests.harness.fake_model import Answer, FakeModel, Request
 from tests.harness.home import Home
 
@@ -97,3 +99,30 @@ def test_nothing_configured_is_not_a_failure_of_looking(home: Home):
 
 async def run(home: Home, *arguments: str):
     return await asyncio.to_thread(home.run, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("api", "path", "header", "listed"),
+    [
+        ("anthropic", "/v1/models?limit=1000", "x-api-key", {"data": [{"id": "m-1", "max_input_tokens": 200000}]}),
+        (
+            "gemini",
+            "/v1beta/models?pageSize=1000",
+            "x-goog-api-key",
+            {"models": [{"name": "models/m-1", "inputTokenLimit": 200000}]},
+        ),
+    ],
+)
+async def test_every_api_is_asked_for_its_models_in_its_own_way(
+    home: Home, api: str, path: str, header: str, listed: dict[str, object]
+) -> None:
+    def answer(request: Request) -> Answer:
+        is_right = (request.path, request.headers.get(header)) == (path, "right-key")
+        return Answer(body=json.dumps(listed).encode()) if is_right else Answer(status=401, body=b"{}")
+
+    async with FakeModel(answer) as model:
+        server = model.base_url.removesuffix("/v1")
+        configure(home, f'[models.a]\napi = "{api}"\napi_base_url = "{server}"\napi_key = "right-key"\nmodel = "m-1"\n')
+        done = await asyncio.to_thread(home.run, "model", "list")
+    assert done.code == 0
+    assert "m-1  200,000 tokens" in done.out
