@@ -40,7 +40,7 @@ def view_of_approval(approval: ApprovalRequest, known: CallView | None, describe
     title = command if isinstance(command, str) else f"{approval.title}: {approval.summary}"
     title = f"sub-agent {approval.agent}: {title}" if approval.agent else title
     view = known or CallView(
-        call_id=approval.call_id or approval.approval_id,
+        call_id=approval.approval_id if approval.agent else approval.call_id or approval.approval_id,
         title="",
         kind=_KINDS.get(approval.kind, "other"),
         raw_input=details,

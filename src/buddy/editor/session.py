@@ -21,7 +21,6 @@ from buddy.editor.questions import Questions
 from buddy.editor.settings import SessionSettings
 from buddy.editor.shapes import ClientCapabilities
 from buddy.editor.updates import Display, Updates
-from buddy.errors import BuddyError
 from buddy.protocol.envelopes import Event, parse_incoming
 from buddy.protocol.events import (
     ApprovalExpired,
@@ -143,8 +142,8 @@ class EditorSession:
             event = await self._next()
             try:
                 await self._show(event)
-            except (BuddyError, ConnectionError) as error:
-                report(f"{event.type} can't be shown: {error}")
+            except Exception as error:  # noqa: BLE001 - whatever one event does, the ones after it are shown
+                report(f"{event.type} can't be shown: {error or type(error).__name__}")
 
     async def _next(self) -> Event:
         """The next event; output of commands is sent in between, but not in every small piece."""
@@ -186,7 +185,8 @@ class EditorSession:
         is_live = self._worker is not None
         match body:
             case ApprovalRequired():
-                known = self._updates.calls.get(body.call_id or "")
+                is_own = event.session_id == self.session_id  # a sub-agent may use the same ids
+                known = self._updates.calls.get(body.call_id or "") if is_own else None
                 self._questions.approval(self, body, event, known, ask=is_live)
             case QuestionAsked():
                 self._questions.question(self, body, event, ask=is_live)
