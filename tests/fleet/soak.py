@@ -27,7 +27,7 @@ from tests.fleet.faults import LEASE_SECONDS, Fault, Faults
 from tests.fleet.nodes import FleetOf
 from tests.fleet.people import Person
 from tests.harness.logs import opened_log, read_all
-from tests.harness.postgres import Postgres
+from tests.harness.postgres import Postgres, is_installed
 from tests.harness.scripts import Reply, section, shell
 
 KINDS = ("kill", "pause", "drain", "stop", "connections", "database")
@@ -182,10 +182,17 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument("--faults", default=",".join(KINDS), help=f"what may happen (default {','.join(KINDS)})")
+    parser.add_argument(
+        "--faults", default=",".join(KINDS), help=f"what may happen (default {','.join(KINDS)}; also failover)"
+    )
     parser.add_argument("--every", type=float, default=8.0, help="seconds between faults, on average (default 8)")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
+    unknown = [kind for kind in options.faults.split(",") if kind not in (*KINDS, "failover")]
+    if unknown:
+        parser.error(f"unknown fault {unknown[0]!r}. Available: {', '.join((*KINDS, 'failover'))}")
+    if not is_installed():
+        parser.error("PostgreSQL is missing: make services")
     plan = Plan(
         sessions=options.sessions,
         seconds=options.minutes * 60,
