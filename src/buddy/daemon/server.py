@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -149,6 +150,7 @@ class _Daemon:
                 await self._runtime.close()
         except TimeoutError:
             log.warning("a clean stop took longer than %g s; what is left is recovered at the next start", STOP_SECONDS)
+            end_after(STOP_SECONDS)
 
     def _handle_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -182,3 +184,10 @@ class _AcceptedLink(ServerSocketLink):
             self.abort()
         elif not self._runtime.accept(self, trusted=True, is_local=True):
             self.abort()
+
+
+def end_after(seconds: float) -> None:
+    """End the process even if something that is left does not let itself be cancelled."""
+    watchdog = threading.Timer(seconds, os._exit, (1,))
+    watchdog.daemon = True
+    watchdog.start()
