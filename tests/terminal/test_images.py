@@ -43,6 +43,23 @@ def test_the_first_message_can_have_images(home: Home) -> None:
         assert "  image: b.gif" in screen
 
 
+def test_an_empty_paste_takes_the_image_on_the_clipboard(home: Home) -> None:
+    (home.directory / "clip.png").write_bytes(png(30, 20))
+    program = home.directory / "bin" / "wl-paste"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\ncat {home.directory}/clip.png\n")
+    program.chmod(0o755)
+    home.env |= {"PATH": f"{program.parent}:{home.env['PATH']}", "WAYLAND_DISPLAY": "w", "TMPDIR": str(home.directory)}
+    with home.script({"text": "hi"}) and Tmux(home, rows=40) as terminal:
+        terminal.wait_for("(shift-tab)")
+        terminal.type("\x1b[200~\x1b[201~")
+        terminal.wait_for("> [Image clipboard.png]")
+        terminal.type(" what is it?")
+        terminal.keys("Enter")
+        terminal.wait_for("✓ done")
+        terminal.wait_for("  image: clipboard.png")
+
+
 def test_which_words_of_a_message_are_images(tmp_path: Path) -> None:
     for name in ("a.png", "b c.JPG", "d.webp", "e.txt"):
         (tmp_path / name).write_bytes(b"x")

@@ -3,6 +3,7 @@
 Invariants: while a list has the keys, they answer it and change no text; otherwise everything typed is text first.
 """
 
+import os
 from collections.abc import Callable
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
+from buddy.terminal.clipboard_image import save_image
 from buddy.terminal.escape import escape
 from buddy.terminal.pastes import PastedTexts
 
@@ -156,13 +158,22 @@ def _add_paste_keys(keys: KeyBindings, handler: KeyHandler, pastes: PastedTexts)
 
     @keys.add(Keys.BracketedPaste, filter=free)
     def _(event: KeyPressEvent) -> None:
-        pastes.insert(safe_text(event.data))
-        handler.note_paste()
+        if event.data:
+            pastes.insert(safe_text(event.data))
+            handler.note_paste()
+        else:
+            event.app.create_background_task(_paste_image(pastes))
 
     @keys.add("backspace", filter=at_label)
     @keys.add("c-w", filter=at_label)
     def _(_: KeyPressEvent) -> None:
         pastes.remove()
+
+
+async def _paste_image(pastes: PastedTexts) -> None:
+    """An empty paste may stand for an image on the clipboard."""
+    if path := await save_image(os.environ):
+        pastes.insert(path)
 
 
 def _add_control_keys(keys: KeyBindings, handler: KeyHandler, pastes: PastedTexts) -> None:
