@@ -4,6 +4,7 @@ import pytest
 
 from tests.harness.acp_client import COMPLETE, AcpClient, RefusedError, later
 from tests.harness.home import Home
+from tests.harness.scripts import section, shell, write_config, write_script
 
 HOST = ("--sandbox", "host")
 
@@ -182,3 +183,19 @@ def test_a_buffer_that_is_not_saved_is_what_the_model_sees(home: Home) -> None:
     shown = home.run("session", "show", session).out
     assert "unsaved.txt (in the editor, not saved yet)" in shown and "new words" in shown
     assert "as on disk" not in shown
+
+
+def test_a_sub_agents_question_is_asked_in_the_editor(home: Home) -> None:
+    delegate = {"name": "delegate", "args": {"agent": "general", "task": "make it"}}
+    script = {
+        "on": [
+            section("^delegate", {"calls": [delegate]}, {"text": "delegated"}),
+            section("make it", shell("touch made"), {"text": "made it"}),
+        ]
+    }
+    write_config(home.directory / ".config" / "buddy" / "buddy.toml", write_script(home.directory, script))
+    with AcpClient(home.work, home.env, *HOST) as editor:
+        session = editor.open()
+        assert editor.prompt(session, "delegate it") == "end_turn"
+        assert any("touch made" in asked["toolCall"]["title"] for asked in editor.asked)
+    assert (home.work / "made").exists()
