@@ -19,6 +19,8 @@ from buddy.protocol.blob_requests import UploadBlob, UploadBlobReply
 from buddy.protocol.shapes import Attachment
 
 MAX_OPEN = 8
+MAX_OF_SESSION = 2
+"""A session with more loses its own oldest upload first."""
 MAX_KNOWN = 1024
 
 
@@ -32,9 +34,7 @@ class Uploads:
     async def add(self, session_id: str, part: UploadBlob) -> UploadBlobReply:
         """Take a part of an upload to this session."""
         name = part.blob or self._make_id("up")
-        if part.blob is None:
-            self._open[session_id, name] = bytearray()
-        content = self._open.get((session_id, name))
+        content = self._open.get((session_id, name)) if part.blob else bytearray()
         if content is None:
             raise ProtocolError("INVALID_REQUEST", f"unknown upload {name[:80]!r}: begin again, without blob")
         if part.offset != len(content):
@@ -44,13 +44,15 @@ class Uploads:
         except (binascii.Error, ValueError) as error:
             raise ProtocolError("INVALID_REQUEST", f"data is not base64: {error}") from error
         if len(content) > MAX_BYTES:
-            del self._open[session_id, name]
+            self._open.pop((session_id, name), None)
             raise ProtocolError("INVALID_REQUEST", f"an image may have {MAX_BYTES // 1024**2} MiB, and this has more")
         if part.last:
-            del self._open[session_id, name]
+            self._open.pop((session_id, name), None)
             return await self._store(session_id, bytes(content))
-        while len(self._open) > MAX_OPEN:
-            self._open.popitem(last=False)
+        self._open[session_id, name] = content
+        if len(self._open) > MAX_OPEN:
+            own = [key for key in self._open if key[0] == session_id]
+            del self._open[own[0] if len(own) > MAX_OF_SESSION else next(iter(self._open))]
         return UploadBlobReply(name, len(content))
 
     async def check(self, session_id: str, attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
