@@ -209,7 +209,7 @@ class Soak:
             f"{text}: {number} times"
             for person in people
             for text, number in person.counts.items()
-            if text.startswith(("refused", "approved"))
+            if number and text.startswith(("refused", "approved"))
         ]
         violations += [f"the database is damaged: {line}" for line in _integrity(daemon.state_dir)]
         if self.plan.seconds >= JUDGED_SECONDS:
