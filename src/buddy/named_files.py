@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from buddy.command_words import is_recipe, names_in, readings_of, words_of
 from buddy.errors import UserError
+from buddy.file_cache import Dependencies
 from buddy.regular_files import read_regular
 
 MAX_FILES = 1000
@@ -32,11 +33,17 @@ _SCRIPTS = (
 )
 
 
-def named_files(texts: Iterable[str], root: str, folders: Iterable[str] = ()) -> list[str]:
-    """The existing files that these command lines name, started in `root` or one of `folders`; absolute, in order."""
-    top = repository_of(root)
+def named_files(
+    texts: Iterable[str], root: str, folders: Iterable[str] = (), looked: Dependencies | None = None
+) -> list[str]:
+    """The existing files that these command lines name, started in `root` or one of `folders`; absolute, in order.
+
+    `looked` gets every path that decides the result.
+    """
+    looked = looked or Dependencies()
+    top = repository_of(root, looked)
     bases = list(dict.fromkeys(filter(None, (root, *folders, top))))
-    search = _Search(top or root)
+    search = _Search(top or root, looked)
     found: dict[str, None] = {}
     for text in texts:
         for path in search.started(list(words_of(text)), list(bases)):
@@ -59,10 +66,12 @@ def digest_of(paths: Iterable[str], limit: int = MAX_DIGESTED) -> str:
     return digest.hexdigest()
 
 
-def repository_of(root: str) -> str | None:
+def repository_of(root: str, looked: Dependencies | None = None) -> str | None:
     """The nearest folder above, or this one, that has a `.git`."""
     folder = root
+    looked = looked or Dependencies()
     while not os.path.lexists(f"{folder}/.git"):
+        looked.add(f"{folder}/.git")  # where it exists, it changes all the time
         above = os.path.dirname(folder)  # noqa: PTH120 - text
         if above == folder:
             return None
@@ -73,7 +82,8 @@ def repository_of(root: str) -> str | None:
 class _Search:
     """Looks words up in folders; absolute ones only inside of the repository."""
 
-    def __init__(self, top: str) -> None:
+    def __init__(self, top: str, looked: Dependencies) -> None:
+        self._looked = looked
         self._tops = (f"{top}/", f"{os.path.realpath(top)}/")
         self._entries: dict[str, frozenset[str]] = {}
 
@@ -84,10 +94,12 @@ class _Search:
         seen, called = set(left), frozenset(words)
         while left:
             file = left.pop()
+            self._looked.add(file)
             if not _is_script(file) and not is_recipe(file):
                 continue
             around = list(dict.fromkeys((os.path.dirname(file), *bases)))  # noqa: PTH120 - text
             for path in self._find(names_in(file, called), around):
+                self._looked.add(path)
                 if path not in seen and (_is_script(path) or is_recipe(path)):
                     seen.add(path)
                     left.append(path)
@@ -99,6 +111,7 @@ class _Search:
         limit = len(bases) + MAX_BASES
         for base in bases:  # grows meanwhile
             for path in filter(None, (self._path(base, name) for name in names)):
+                self._looked.update((path, os.path.dirname(path)))  # noqa: PTH120 - text
                 yield from (_normal(one) for ending in _ENDINGS if os.path.isfile(one := f"{path}{ending}"))  # noqa: PTH113 - text
                 if len(bases) < limit and os.path.isdir(path) and self._is_new(folder := _normal(path), bases):  # noqa: PTH112 - text
                     bases.append(folder)
@@ -115,6 +128,7 @@ class _Search:
     def _listed(self, base: str) -> frozenset[str]:
         """What a folder has, with and without endings; listed once, since most words name nothing."""
         if base not in self._entries:
+            self._looked.add(base)
             try:
                 names = os.listdir(base)  # noqa: PTH208 - text
             except OSError:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from buddy.approvals.trust import Trust, effects_of
+from buddy.hooks.session_hooks import SessionHooks
 from buddy.protocol.events import ApprovalReceived, RunComplete, WarningRaised
 from tests.harness.models import answer, asks_for, shell
 from tests.hooks.hooking import deciding, hook, hooked_session, listed, write_hooks
@@ -82,3 +83,27 @@ def test_trust_ends_with_a_changed_script(tmp_path: Path) -> None:
     assert trust.is_trusted(str(tmp_path))
     (tmp_path / "guard.py").write_text("two")
     assert not trust.is_trusted(str(tmp_path))
+
+
+@pytest.mark.parametrize("is_evil_first", [True, False])
+def test_hooks_that_change_while_they_are_judged_do_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_evil_first: bool
+) -> None:
+    (tmp_path / "state").mkdir()
+    trust = Trust(tmp_path / "state")
+    good, evil = (listed({"PreToolUse": hook(command)}) for command in ("true", "evil"))
+    write_hooks(tmp_path / FILES[0], good)
+    trust.set(str(tmp_path), trusted=True)
+    answer = trust.answer
+
+    def judge(root: str) -> bool | None:
+        """Another process changes the file just before, or just after, it is compared with what was trusted."""
+        write_hooks(tmp_path / FILES[0], good)
+        found = answer(root)
+        write_hooks(tmp_path / FILES[0], good if is_evil_first else evil)
+        return found
+
+    monkeypatch.setattr(trust, "answer", judge)
+    write_hooks(tmp_path / FILES[0], evil if is_evil_first else good)
+    hooks = SessionHooks("sess_1", str(tmp_path), tmp_path / "none.json", trust)
+    assert not hooks.watches("PreToolUse")

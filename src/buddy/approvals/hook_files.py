@@ -13,6 +13,7 @@ import msgspec
 from msgspec import ValidationError, convert
 
 from buddy.errors import UserError
+from buddy.file_cache import Dependencies
 from buddy.named_files import digest_of, named_files
 from buddy.regular_files import read_regular
 
@@ -33,22 +34,32 @@ def hook_commands(folder: Path, *names: str) -> list[tuple[str, str]]:
     return [pair for name in names or HOOK_FILES for pair in _commands_of(folder / name)]
 
 
-def named_scripts(folder: Path) -> list[str]:
+def named_scripts(folder: Path, looked: Dependencies | None = None) -> list[str]:
     """The files, as absolute paths, that the folder's hooks start; UserError if they are too many."""
-    return named_files([command for _, command in hook_commands(folder)], str(folder))
+    return named_files([command for _, command in hook_commands(folder)], str(folder), looked=looked)
 
 
-def hooks_digest(folder: Path) -> str:
-    """A hash over the definitions and the scripts that they start; cheap enough for every call."""
+def hooks_digest(folder: Path, looked: Dependencies | None = None) -> str:
+    """A hash over the definitions and the scripts that they start; `looked` gets what it depends on."""
+    looked = looked or Dependencies()
+    definitions = [f"{folder}/{name}" for name in HOOK_FILES]
+    looked.update(definitions)
     try:
-        scripts = [str(path) for name in SCRIPT_FOLDERS for path in files_below(folder / name)]
-        return digest_of((*(f"{folder}/{name}" for name in HOOK_FILES), *scripts, *named_scripts(folder)))
+        scripts = [str(path) for name in SCRIPT_FOLDERS for path in files_below(folder / name, looked)]
+        found = (*definitions, *scripts, *named_scripts(folder, looked))
+        looked.update(found)
+        return digest_of(found)
     except UserError as error:
         return str(error)  # nothing that a trusted folder ever has
 
 
-def files_below(folder: Path) -> list[Path]:
-    """All files of a directory except installed packages; linked folders are followed, but not in circles."""
+def files_below(folder: Path, looked: Dependencies | None = None) -> list[Path]:
+    """All files of a directory except installed packages; linked folders are followed, but not in circles.
+
+    `looked` gets every path that decides the result.
+    """
+    looked = looked or Dependencies()
+    looked.add(str(folder))
     found: list[Path] = []
     seen: set[str] = set()
     for base, directories, names in os.walk(folder, followlinks=True):
@@ -60,6 +71,7 @@ def files_below(folder: Path) -> list[Path]:
         directories[:] = sorted(name for name in directories if name != "node_modules")
         links = [name for name in directories if os.path.islink(os.path.join(base, name))]  # noqa: PTH114, PTH118 - as os.walk gives them
         found += [Path(base, name) for name in (*names, *links)]
+        looked.update((base, *(os.path.join(base, name) for name in (*directories, *names))))  # noqa: PTH118 - as os.walk gives them
         if len(found) > MAX_FILES:
             raise UserError(f"{folder} has more than {MAX_FILES} files", hint="reduce it before you trust it")
     return sorted(found)

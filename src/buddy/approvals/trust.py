@@ -21,6 +21,7 @@ from buddy.approvals.hook_files import (
     named_scripts,
 )
 from buddy.errors import UserError
+from buddy.file_cache import Dependencies, FileCache
 from buddy.named_files import MAX_DIGESTED
 from buddy.regular_files import open_regular, read_regular
 from buddy.shared_files import locked, replace_content
@@ -51,6 +52,7 @@ MAX_TRUSTED = MAX_DIGESTED
 """Bytes of one file that trust can cover; configuration is never that large."""
 MAX_ALL = 32 * MIB
 MAX_SHOWN = 10
+MAX_CACHED = 100
 _UNREADABLE = "correct the file, or run buddy trust --revoke for its folder"
 
 
@@ -79,6 +81,7 @@ class Trust:
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / "trust.json"
+        self._present: dict[str, FileCache[str]] = {}
 
     def set(self, root: str, *, trusted: bool) -> str:
         """Store the answer for a folder with its present files; return the hash it is bound to."""
@@ -95,10 +98,7 @@ class Trust:
         """The answer for this folder with its present files; None if there is none."""
         folder = _realpath(root)
         stored = self._read().get(folder)
-        try:
-            return stored.trusted if stored is not None and stored.hash == hash_of(folder) else None
-        except UserError:
-            return None
+        return stored.trusted if stored is not None and stored.hash == self._hash(folder) else None
 
     def is_trusted(self, root: str) -> bool:
         return self.answer(root) is True
@@ -116,6 +116,21 @@ class Trust:
         """A cheap fingerprint that changes whenever the rules of a folder may have changed."""
         # Runs with every tool call, so it uses plain strings: building Path objects takes longer than the stat calls.
         return tuple(map(_stamp, (self._path, *(f"{root}/{name}" for name in RULE_FILES))))
+
+    def _hash(self, folder: str) -> str:
+        """As `hash_of`, computed again only if a file may have changed; empty if trust cannot cover the folder."""
+
+        def compute(looked: Dependencies) -> str:
+            try:
+                return hash_of(folder, looked)
+            except UserError:
+                return ""
+
+        found = self._present.pop(folder, None) or FileCache(compute)
+        self._present[folder] = found
+        if len(self._present) > MAX_CACHED:
+            self._present.pop(next(iter(self._present)), None)
+        return found.get()
 
     def _read(self) -> dict[str, _Answer]:
         try:
@@ -159,10 +174,12 @@ def _has_entries(folder: Path) -> bool:
         return True
 
 
-def hash_of(root: str) -> str:
-    """A hash over the names and contents of all files that trust covers."""
+def hash_of(root: str, looked: Dependencies | None = None) -> str:
+    """A hash over the names and contents of all files that trust covers; `looked` gets what it depends on."""
     digest, folder = hashlib.sha256(), Path(_realpath(root))
-    files = list(_files(folder))
+    looked = looked or Dependencies()
+    files = list(_files(folder, looked))
+    looked.update(str(path) for _, path in files)
     if sum(map(_size, (path for _, path in files))) > MAX_ALL:
         message = f"the files of {folder} that need trust are larger than {MAX_ALL // MIB} MiB together"
         raise UserError(message, hint="reduce them before you trust them")
@@ -171,21 +188,21 @@ def hash_of(root: str) -> str:
     return digest.hexdigest()
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+def _files(folder: Path, looked: Dependencies) -> Iterator[tuple[str, Path]]:
     for name in TRUST_FILES:
         yield name, folder / name
     for name in (*TRUST_FILES, *SCRIPT_FOLDERS):
-        for found in files_below(folder / name):
+        for found in files_below(folder / name, looked):
             yield str(found.relative_to(folder)), found
-    for path in (*named_scripts(folder), *_server_files(str(folder))):
+    for path in (*named_scripts(folder, looked), *_server_files(str(folder), looked)):
         yield os.path.relpath(path, folder), Path(path)
 
 
-def _server_files(folder: str) -> list[str]:
+def _server_files(folder: str, looked: Dependencies) -> list[str]:
     """The files of the repository that the folder's MCP servers start."""
     from buddy.tools.mcp.definitions import read_project_file
 
-    return sorted({path for server in read_project_file(folder, None).servers for path in server.files()})
+    return sorted({path for server in read_project_file(folder, None).servers for path in server.files(looked)})
 
 
 def _size(path: Path) -> int:

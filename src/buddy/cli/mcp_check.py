@@ -52,9 +52,13 @@ def find_servers(config: Config, places: Places, folder: str) -> Found:
     root = os.path.realpath(folder)
     if not os.path.lexists(f"{root}/{PROJECT_FILE}"):
         return Found(own)
-    if not Trust(places.state_dir).is_trusted(root):
+    trust = Trust(places.state_dir)
+    if not trust.is_trusted(root):
         return Found(own, untrusted=True)
-    return Found(merge(own, read_project_file(root, os.environ)))
+    # Still the same after it was judged once more: what is started is what was judged.
+    project = read_project_file(root, os.environ)
+    is_judged = trust.is_trusted(root) and read_project_file(root, os.environ) == project
+    return Found(merge(own, project)) if is_judged else Found(own, untrusted=True)
 
 
 async def check_servers(

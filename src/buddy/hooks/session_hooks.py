@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from buddy.approvals.digest import nonce_of
 from buddy.approvals.hook_files import HOOK_FILES, hooks_digest
 from buddy.approvals.trust import Trust
 from buddy.backends.hooks import FAIL_CLOSED, HookCall
+from buddy.file_cache import Dependencies, FileCache
 from buddy.hooks.answers import Answer, failed, read_answer
 from buddy.hooks.definitions import Hook, read_hooks
 from buddy.hooks.names import ShownCall, show, take_back
@@ -44,7 +46,7 @@ class SessionHooks:
         self._user: tuple[Stamp, tuple[Hook, ...]] = (), ()
         self._project: tuple[Stamp, tuple[Hook, ...]] = (), ()
         self._trusted: tuple[Hook, ...] = ()
-        self._digest = ""
+        self._found = FileCache(lambda looked: _find(Path(root), looked) if root is not None else _Found())
         self._count = 0
         self._background: set[asyncio.Task[HookFinished]] = set()
 
@@ -52,7 +54,11 @@ class SessionHooks:
         return any(hook.event == event for hook in self._defined())
 
     async def wait_ready(self) -> None:
-        return
+        """Read what has changed in a thread, because it can be many files."""
+        if self._root is not None and not self._found.is_current():
+            found = await asyncio.to_thread(self._found.get)
+            if found.hooks:
+                await asyncio.to_thread(self._trust.answer, self._root)
 
     async def close(self) -> None:
         for task in list(self._background):
@@ -157,24 +163,34 @@ class SessionHooks:
     def _project_hooks(self) -> tuple[Hook, ...]:
         if self._root is None:
             return ()
-        root = Path(self._root)
-        stamp = (self._trust.stamp(self._root), *(_stamp(root / name) for name in HOOK_FILES))
-        if self._project[0] == stamp and (not self._trusted or hooks_digest(root) == self._digest):
-            return self._project[1]
-        self._project = stamp, self._read_project(root)
+        found = self._found.get()
+        stamp = (self._trust.stamp(self._root), found.digest)
+        if self._project[0] != stamp:
+            self._project = stamp, self._judge(self._root, found)
         return self._project[1]
 
-    def _read_project(self, root: Path) -> tuple[Hook, ...]:
-        files = [read_hooks(str(root / name), "project", name) for name in HOOK_FILES]
-        found = tuple(hook for file in files if file for hook in file.hooks)
-        answer = self._trust.answer(str(root)) if found or self._trusted else None
-        if answer is True:
-            self._trusted, self._digest = found, hooks_digest(root)
-            return found
+    def _judge(self, root: str, found: "_Found") -> tuple[Hook, ...]:
+        answer = self._trust.answer(root) if found.hooks or self._trusted else None
+        # Still the same after that: what runs is what was judged.
+        if answer is True and self._found.get() == found:
+            self._trusted = found.hooks
+            return found.hooks
         if answer is False:
             self._trusted = ()
         why = f"the folder's hooks changed since they were trusted; look at them, then run: buddy trust {root}"
         return tuple(replace(hook, problem=why) for hook in self._trusted if hook.event in FAIL_CLOSED)
+
+
+class _Found(Struct, frozen=True):
+    """What a folder defines, and a digest of all that it consists of."""
+
+    hooks: tuple[Hook, ...] = ()
+    digest: str = ""
+
+
+def _find(root: Path, looked: Dependencies) -> _Found:
+    files = [read_hooks(str(root / name), "project", name) for name in HOOK_FILES]
+    return _Found(tuple(hook for file in files if file for hook in file.hooks), hooks_digest(root, looked))
 
 
 async def _stop(tasks: Sequence[asyncio.Task[HookFinished]]) -> None:

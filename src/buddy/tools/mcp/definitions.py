@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from buddy.config.mcp import SERVER_NAME, McpOauth, McpServer
 from buddy.config.server_address import password_in, without_credentials
 from buddy.errors import UserError
+from buddy.file_cache import Dependencies
 from buddy.named_files import digest_of, named_files
 from buddy.regular_files import read_regular
 from buddy.scrub.encodings import MIN_LENGTH
@@ -55,11 +56,22 @@ class ServerDefinition(Struct, frozen=True):
     fingerprint: str = ""
     """Of a project's server: what the files of the repository that it starts contained."""
 
-    def files(self) -> list[str]:
-        """The files of its repository that a project's server starts; UserError if they are too many."""
+    def files(self, looked: Dependencies | None = None) -> list[str]:
+        """The files of its repository that a project's server starts; UserError if they are too many.
+
+        `looked` gets every path that decides the result.
+        """
         folder = os.path.dirname(self.origin)  # noqa: PTH120 - text
         line = shlex.join((self.command, *self.args, *(value for _, value in self.env)))
-        return named_files([line], folder, (self.cwd,)) if self.command else []
+        return named_files([line], folder, (self.cwd,), looked) if self.command else []
+
+    def with_fingerprint(self, looked: Dependencies) -> "ServerDefinition":
+        """The same, bound to what its files contain now; UserError if they are too many."""
+        if not self.command:
+            return self
+        files = self.files(looked)
+        looked.update(files)
+        return replace(self, fingerprint=digest_of(files))
 
     def is_as_defined(self) -> bool:
         """Whether the files of a project's server still have the content that it was defined with."""
@@ -129,17 +141,17 @@ def define(
             disabled.append(name)
             continue
         try:
-            made = _define(name, server, fill, origin, folder)
-            is_fixed = is_project and made.command and env is not None
-            found.append(replace(made, fingerprint=digest_of(made.files())) if is_fixed else made)
+            found.append(_define(name, server, fill, origin, folder))
         except UserError as error:
             problems.append((name, str(error)))
     return Definitions(tuple(found), tuple(problems), disabled=tuple(disabled))
 
 
-def read_project_file(root: str, env: Mapping[str, str] | None) -> Definitions:
-    """The servers of a folder's `.mcp.json`; only for one that is trusted."""
+def read_project_file(root: str, env: Mapping[str, str] | None, looked: Dependencies | None = None) -> Definitions:
+    """The servers of a folder's `.mcp.json`; only for one that is trusted. `looked` gets what they depend on."""
     path = f"{root}/{PROJECT_FILE}"
+    looked = looked or Dependencies()
+    looked.add(path)
     try:
         content = read_regular(path, MAX_BYTES + 1, follow=True)
     except FileNotFoundError:
@@ -147,12 +159,14 @@ def read_project_file(root: str, env: Mapping[str, str] | None) -> Definitions:
     except OSError as error:
         return Definitions(problems=((PROJECT_FILE, f"{path}: {error.strerror}"),))
     try:
-        return parse_project_file(content, env, path, root)
+        return parse_project_file(content, env, path, root, looked)
     except UserError as error:
         return Definitions(problems=((PROJECT_FILE, str(error)),))
 
 
-def parse_project_file(content: bytes, env: Mapping[str, str] | None, path: str, root: str) -> Definitions:
+def parse_project_file(
+    content: bytes, env: Mapping[str, str] | None, path: str, root: str, looked: Dependencies | None = None
+) -> Definitions:
     if len(content) > MAX_BYTES:
         raise UserError(f"{path} is larger than {MAX_BYTES // 1024} KiB")
     try:
@@ -167,7 +181,13 @@ def parse_project_file(content: bytes, env: Mapping[str, str] | None, path: str,
         except UserError as error:
             problems.append((name[:80], str(error)))
     found = define(servers, env, path, root, is_project=True)
-    return replace(found, problems=(*problems, *found.problems))
+    fixed: list[ServerDefinition] = []
+    for server in found.servers:
+        try:
+            fixed.append(server if env is None else server.with_fingerprint(looked or Dependencies()))
+        except UserError as error:
+            problems.append((server.name, str(error)))
+    return replace(found, servers=tuple(fixed), problems=(*problems, *found.problems))
 
 
 def merge(own: Definitions, project: Definitions) -> Definitions:

@@ -12,6 +12,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
+from buddy.file_cache import FileCache
 from buddy.tools.mcp.connection import ServerConnection
 from buddy.tools.mcp.contract import PromptDefinition
 from buddy.tools.mcp.definitions import PROJECT_FILE, Definitions, ServerDefinition, merge, read_project_file
@@ -62,14 +63,28 @@ class McpSource:
         self._loaded: dict[str, frozenset[str]] = {}
         self._offered: dict[str, Definitions] = {}
         self._registry = lru_cache(REMEMBERED)(self._registry_of)
+        self._projects = lru_cache(REMEMBERED)(self._project_of)
 
     def define(self, root: str, *, is_local: bool) -> Definitions:
         """The servers of a session that works there."""
         own = self._own()
-        has_file = is_local and os.path.lexists(f"{root}/{PROJECT_FILE}")
-        if not has_file or not self._is_trusted(root):
+        if not is_local or not _has_project_file(root) or not self._is_trusted(root):
             return own
-        return merge(own, read_project_file(root, self._env))
+        # Read before it is judged once more, and still the same after that: what counts is what was judged.
+        project = self._projects(root)
+        found = project.get()
+        is_judged = self._is_trusted(root) and project.get() == found
+        return merge(own, found) if is_judged else own
+
+    async def _define_at(self, root: str, *, is_local: bool) -> Definitions:
+        """The same; what has changed is read in a thread, because it can be many files."""
+        if is_local and _has_project_file(root):
+            await asyncio.to_thread(self._read_changes, root)
+        return self.define(root, is_local=is_local)
+
+    def _read_changes(self, root: str) -> None:
+        if self._is_trusted(root):
+            self._projects(root).get()
 
     def offer(self, session_id: str, offered: Definitions) -> None:
         """Servers that a client brings for one session; those of the user's own file come first."""
@@ -78,13 +93,16 @@ class McpSource:
         if len(self._offered) > MAX_OFFERED:
             del self._offered[next(iter(self._offered))]
 
+    def _project_of(self, root: str) -> FileCache[Definitions]:
+        return FileCache(lambda looked: read_project_file(root, self._env, looked))
+
     def start(self, session_id: str, root: str, *, is_local: bool) -> list[ServerConnection]:
         """Start the servers of a session, in the background."""
         return self._use(session_id, self.define(root, is_local=is_local))
 
     async def tools(self, scope: ToolScope) -> Registry:
         place = scope.place
-        definitions = self.define(place.root, is_local=place.target.name == "local")
+        definitions = await self._define_at(place.root, is_local=place.target.name == "local")
         if scope.session_id in self._offered:
             definitions = merge(definitions, self._offered[scope.session_id])
         connections = self._use(scope.session_id, definitions)
@@ -117,7 +135,7 @@ class McpSource:
 
     async def expand(self, text: str, root: str, *, is_local: bool) -> str | None:
         """A message with the prompt or the resources that it names; None if it names none."""
-        definitions = self.define(root, is_local=is_local)
+        definitions = await self._define_at(root, is_local=is_local)
         connections = [self.servers.get(definition) for definition in definitions.servers]
         await self._wait_started(connections)
         return await expand(text, connections)
@@ -143,6 +161,10 @@ class McpSource:
         """Give servers that the session has not seen yet a moment; a server that is slow is not waited for again."""
         if connections:
             await asyncio.gather(*(one.wait_settled(FIRST_TURN_SECONDS) for one in connections))
+
+
+def _has_project_file(root: str) -> bool:
+    return os.path.lexists(f"{root}/{PROJECT_FILE}")
 
 
 def size_of(tools: Iterable[McpTool]) -> int:
