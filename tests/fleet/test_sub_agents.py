@@ -21,7 +21,8 @@ async def move(fleet: FleetOf, session_id: str, to: str) -> None:
     change = f"epoch = epoch + 1, owner = NULL, due = 1, pinned = '{to}'"
     fleet.sql(f"UPDATE sessions SET {change} WHERE id = '{session_id}'")  # noqa: S608 - ours
     async with asyncio.timeout(PATIENCE):
-        while fleet.owner(session_id) != to:  # noqa: ASYNC110 - another process takes it
+        was_taken = f"{session_id} was taken"
+        while fleet.owner(session_id) != to or was_taken not in fleet.nodes["a"].log():  # noqa: ASYNC110 - others do it
             await asyncio.sleep(0.05)
 
 

@@ -102,8 +102,8 @@ FROM sessions WHERE user_id = $1
 COST = """
 SELECT coalesce((
   SELECT sum((facts::json ->> 'day_cost_usd')::float8) FROM sessions
-  WHERE updated_at >= $1 * 86400000 AND (facts::json ->> 'day')::bigint = $1
-), 0) + coalesce((SELECT sum(cost_usd) FROM spent WHERE day = $1), 0)
+  WHERE updated_at >= $1::bigint * 86400000 AND (facts::json ->> 'day')::bigint = $1::bigint
+), 0) + coalesce((SELECT sum(cost_usd) FROM spent WHERE day = $1::bigint), 0)
 """
 
 # The session's row first: an append locks it first, too, so the two cannot wait for each other.
