@@ -199,6 +199,7 @@ class Soak:
         log = await read_state_dir(daemon.state_dir)
         await asyncio.gather(*(person.catch_up(log[person.session_id][-1].seq) for person in people))
         to_end = [person.client for person in people if person.client]
+        await asyncio.gather(*(person.leave() for person in people))
         await asyncio.to_thread(daemon.stop)
         log = await read_state_dir(daemon.state_dir)
         whole = {session_id: self.machine.whole(session_id, events) for session_id, events in log.items()}
