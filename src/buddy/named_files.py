@@ -11,7 +11,7 @@ one line, folders that other words name. Names that are computed, and installed 
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from buddy.command_words import is_recipe, names_in, readings_of, words_of
 from buddy.errors import UserError
@@ -107,10 +107,13 @@ class _Search:
 
     def _find(self, words: Iterable[str], bases: list[str]) -> Iterator[str]:
         """The files; `bases` grows by the folders that the words name, as after `cd tools` or `from lib import`."""
-        names = list(dict.fromkeys(one for word in words if len(word) < MAX_WORD for one in readings_of(word)))
+        names = dict.fromkeys(one for word in words if len(word) < MAX_WORD for one in readings_of(word))
+        by_first: dict[str, list[str]] = {}
+        for name in names:
+            by_first.setdefault(name.partition("/")[0], []).append(name)
         limit = len(bases) + MAX_BASES
         for base in bases:  # grows meanwhile
-            for path in filter(None, (self._path(base, name) for name in names)):
+            for path in self._paths(base, by_first):
                 self._looked.update((path, os.path.dirname(path)))  # noqa: PTH120 - text
                 yield from (_normal(one) for ending in _ENDINGS if os.path.isfile(one := f"{path}{ending}"))  # noqa: PTH113 - text
                 if len(bases) < limit and os.path.isdir(path) and self._is_new(folder := _normal(path), bases):  # noqa: PTH112 - text
@@ -119,11 +122,14 @@ class _Search:
     def _is_new(self, folder: str, bases: list[str]) -> bool:
         return folder not in bases and f"{folder}/".startswith(self._tops)
 
-    def _path(self, base: str, name: str) -> str | None:
-        if name.startswith("/"):
-            return name if name.startswith(self._tops) else None
-        first = name.partition("/")[0]
-        return f"{base}/{name}" if first in (".", "..") or first in self._listed(base) else None
+    def _paths(self, base: str, by_first: Mapping[str, Sequence[str]]) -> Iterator[str]:
+        """The paths whose first part is in a folder; one bundled script has more words than can be tried one by one."""
+        yield from (name for name in by_first.get("", ()) if name.startswith(self._tops))
+        listed = self._listed(base)
+        fewer, more = (listed, by_first) if len(listed) < len(by_first) else (by_first, listed)
+        present = {first for first in fewer if first in more} | ({".", ".."} & by_first.keys())
+        for first in sorted(present):
+            yield from (f"{base}/{name}" for name in by_first[first])
 
     def _listed(self, base: str) -> frozenset[str]:
         """What a folder has, with and without endings; listed once, since most words name nothing."""
