@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from buddy.config.load import parse_config
 from tests.fleet.front import Front
 from tests.harness.clients import send, wire_client
 from tests.harness.daemon import Daemon
@@ -133,6 +134,17 @@ def test_compose_accepts_the_files(files: list[str]) -> None:
     mounted = [volume for service in services.values() for volume in service.get("volumes", ())]
     for source in [volume.partition(":")[0] for volume in mounted if volume.startswith("/")]:
         assert Path(source).is_file(), source
+
+
+@pytest.mark.parametrize("name", ["buddy.toml", "buddy.temporal.toml"])
+def test_front_and_nodes_have_the_same_name_and_the_example_of_users_can_be_used(name: str) -> None:
+    text = (ROOT / "deploy" / name).read_text()
+    front = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["front"]
+    host = re.search(r":-(.+)}", front["environment"]["BUDDY_HOST"])
+    assert host and parse_config(text, name).node.public_url == f"https://{host[1]}"
+    assert "BUDDY_HOST" in text and "public_url" in (ROOT / "compose.yaml").read_text()
+    example = re.sub(r"^# (?=\[auth\]|\w+ = )", "", text, flags=re.MULTILINE)
+    assert parse_config(example, name).auth.mode == "jwt"
 
 
 @pytest.mark.slow
