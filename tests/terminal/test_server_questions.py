@@ -3,12 +3,13 @@
 import sys
 
 from tests.harness.home import Home
+from tests.harness.scripts import Reply
 from tests.harness.terminal import Tmux
 from tests.tools.mcp.servers import MODULES
 
 
 def test_a_question_is_answered_or_declined(home: Home) -> None:
-    order = {"calls": [{"name": "mcp__one__order", "args": {}}]}
+    order: Reply = {"calls": [{"name": "mcp__one__order", "args": {}}]}
     words = [f"--env={name}={value}" for name, value in MODULES.items()]
     home.script(order, {"text": "First order."}, order, {"text": "Second order."})
     added = home.run("mcp", "add", "one", *words, "--", sys.executable, "-m", "tests.harness.mcp_server")
