@@ -4,6 +4,7 @@ Invariants: the folds are the same as from the full log; each names the events t
 complete. Since the last complete run, every event that is not transient is read.
 """
 
+import asyncio
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 
@@ -81,6 +82,7 @@ async def read_entries(
         if len(events) < PAGE:
             break
         after = events[-1].seq
+        await asyncio.sleep(0)  # others are served in between, however long the log is
     return entries
 
 
