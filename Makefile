@@ -65,7 +65,7 @@ demo: ## Watch a complete run with the built-in model: no key, no network
 	@$(BIN)/buddy demo $(ARGS)
 
 test: $(READY) ## Run the tests but for the slow ones (ARGS="tests/log -k name" to choose)
-	$(BIN)/pytest -n $(JOBS) $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 # Each in an environment of its own, .venv-VERSION. On the PATH, or installed by pyenv or uv; what is missing is named.
 PYTHONS ?= 3.11 3.12 3.13 3.14
@@ -87,7 +87,7 @@ check: $(READY) ## Everything that CI runs: lint, types, imports, all tests
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(MAKE) test ARGS='-m "slow or not slow"'
+	FUZZ_SECONDS=10 $(MAKE) test ARGS='-m "not long"'
 
 bench: $(READY) ## Measure; every figure next to a floor taken in the same run (ARGS="--quick gap")
 	@$(BIN)/python -m bench --command "make bench" $(ARGS)

@@ -42,7 +42,7 @@ def settings(server: Temporal) -> str:
 
 @pytest.mark.parametrize(
     "scenario",
-    [*SCENARIOS, *(pytest.param(one, marks=pytest.mark.slow) for one in MORE)],
+    [*SCENARIOS, *(pytest.param(one, marks=pytest.mark.long) for one in MORE)],
     ids=lambda scenario: scenario.__name__.removeprefix("test_"),
 )
 async def test_with_temporal(

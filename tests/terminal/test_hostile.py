@@ -21,7 +21,7 @@ NASTY = (
 )
 RETURNS = "safe\rrm -rf /\rsafe"
 # What the editor draws with: colours, cursor moves, erasing, modes. None of these can carry text.
-OURS = re.compile(r"\x1b[78]|\x1b\[(?:[0-9;]*m|[0-9]*[ABCDJK]|\?(?:1|7|12|25|2004)[hl]|[0-9]+;[0-9]+H|0? q|2 q)")
+OURS = re.compile(r"\x1b[78]|\x1b\[(?:[0-9;]*m|[0-9]*[ABCDJK]|\?(?:1|7|12|25|1004|2004)[hl]|[0-9]+;[0-9]+H|0? q|2 q)")
 
 
 def checked(shown: bytes) -> None:

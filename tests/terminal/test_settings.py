@@ -108,4 +108,4 @@ def test_a_daemon_of_another_version_is_reported(home: Home) -> None:
         screen = terminal.wait_for("(shift-tab)")
         terminal.keys("C-d")
         terminal.wait_for("[ended 0]")
-    assert "! The daemon is version 9.9.9, this is 0.1.0. Restart it: buddy daemon stop, then buddy" in screen
+    assert "! The daemon is version 9.9.9, this is 0.1.0. Restart it: buddy daemon restart" in screen

@@ -151,5 +151,5 @@ def combine(steps: Sequence[Step], kept: Mapping[str, Recorded]) -> Combined:
                 changes[path], ends[path] = Change(path, first.before, after), one.ended
     # What somebody else wrote may have been moved: then it is where the move put it.
     mixed |= {path for path, _, after in changes.values() if after is not None and after.content in foreign}
-    real = tuple(change for _, change in sorted(changes.items()) if not is_same(change.before, change.after))
+    real = tuple(change for change in changes.values() if not is_same(change.before, change.after))
     return Combined(real, frozenset(mixed), len(steps) - len(recorded))
