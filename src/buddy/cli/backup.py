@@ -116,7 +116,7 @@ def _build(state_dir: Path, folder: Path) -> Manifest:
 
 
 def _files_of(state_dir: Path) -> Iterator[Path]:
-    """What belongs into a backup, but for the log's database."""
+    """What a backup contains, except the log's database."""
     for place in sorted(state_dir.iterdir()):
         if place.name in LEFT_OUT or place.name.startswith(DATABASE):
             continue
@@ -138,7 +138,7 @@ def _copy(path: Path, copy: Path) -> None:
 
 
 def _copy_database(path: Path, copy: Path, *, clears_owners: bool = False) -> None:
-    """A database as of one moment, whoever writes to it meanwhile."""
+    """A consistent snapshot of a database, even while others write to it."""
     try:
         source = connect(path, apsw.SQLITE_OPEN_READONLY)
         try:
@@ -147,7 +147,7 @@ def _copy_database(path: Path, copy: Path, *, clears_owners: bool = False) -> No
         finally:
             source.close()
         copy.chmod(0o600)
-        if clears_owners:  # whoever works on the original does not work on the copy
+        if clears_owners:  # the process that holds the original does not hold the copy
             _change(copy, "UPDATE sessions SET owner = NULL; DELETE FROM owners")
     except apsw.Error as error:
         raise explain(error, path) from error

@@ -29,7 +29,7 @@ def _editors() -> Check:
 
 
 def _address(name: str, url: str) -> Check:
-    """The host alone: whoever knows the address can use it."""
+    """The host alone: anybody who knows the full address can use it."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "http" and host not in _LOOPBACK:

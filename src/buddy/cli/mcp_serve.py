@@ -95,7 +95,7 @@ class Followed(msgspec.Struct, frozen=True):
 class Waiting(msgspec.Struct, frozen=True):
     """What a call waits for: carried by the client from one round of the call to the next.
 
-    `session_id` and `run_id` are those of whoever asks: the session itself, or a sub-agent.
+    `session_id` and `run_id` name who asks: the session itself, or a sub-agent.
     """
 
     followed: Followed

@@ -1,6 +1,6 @@
 """`buddy storage`: what sessions, blobs and checkpoints take on the disk, and removing old sessions.
 
-Invariant: a session is removed as by `buddy session delete`, by whoever has it open: the daemon, or this command.
+Invariant: a session is removed as by `buddy session delete`, by the process that has it open, be it the daemon or not.
 """
 
 import json
@@ -42,7 +42,7 @@ def refuse_shared_log(options: Options) -> None:
     if log_url_of(read_config(options), os.environ, options.log) is not None:
         raise UserError(
             "the log is shared, in PostgreSQL: its size and its backup are the database's",
-            hint="pg_dump, or the tools of whoever runs the database; buddy session export --all",
+            hint="use pg_dump or your database's own tools, or: buddy session export --all",
         )
 
 

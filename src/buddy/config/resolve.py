@@ -114,7 +114,7 @@ def configured_keys(config: Config, env: Mapping[str, str]) -> Iterator[str]:
         with suppress(UserError):
             yield _own_key(config, env, profile)
     notify = config.notify
-    # Whoever knows these addresses can send to them, or read what is sent.
+    # Anybody who knows these addresses can send to them, or read what is sent.
     yield from (secret for secret in (notify.webhook_secret, notify.webhook_url, notify.ntfy_url) if secret)
 
 

@@ -37,7 +37,7 @@ def is_object(value: object) -> TypeGuard[Json]:
 
 
 def report(text: str) -> None:
-    """For whoever looks at the editor's log of this process."""
+    """Write a line to stderr, which editors show in their log of this process."""
     sys.stderr.write(f"{text}\n")
 
 

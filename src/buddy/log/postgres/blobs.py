@@ -1,4 +1,4 @@
-"""Blobs in the database, up to a size: what is larger belongs into a store for objects.
+"""Blobs in the database, up to a size: larger ones belong in object storage.
 
 Invariants: a blob's id is the SHA-256 of its content; a blob that an event names, or that was stored a moment ago and
 may be about to be named, is never removed.
