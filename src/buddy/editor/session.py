@@ -143,7 +143,7 @@ class EditorSession:
             try:
                 await self._show(event)
             except Exception as error:  # noqa: BLE001 - whatever one event does, the ones after it are shown
-                report(f"{event.type} can't be shown: {error or type(error).__name__}")
+                report(f"{event.type} can't be shown: {str(error) or type(error).__name__}")
 
     async def _next(self) -> Event:
         """The next event; output of commands is sent in between, but not in every small piece."""

@@ -113,7 +113,7 @@ def request_for_option(option: str, value: str | bool) -> SetApprovalPolicy | Sw
             return SetApprovalPolicy(plan=value in (True, ON))
         case _:
             available = f"{MODEL}, {POLICY} and {PLAN}"
-            raise RpcError(INVALID_PARAMS, f"no option {option[:40]!r} with the value {value!r}; there are {available}")
+            raise RpcError(INVALID_PARAMS, f"invalid option {option[:40]!r} = {value!r}; the options are {available}")
 
 
 def _policy(name: str) -> Policy:
