@@ -1,4 +1,4 @@
-"""The table in `docs/performance.md`: the part between its two markers is generated here."""
+"""The tables in `docs/performance.md`: the part between two markers of each is generated here."""
 
 import os
 import platform
@@ -10,16 +10,17 @@ PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
 
-def write(lines: Sequence[str], command: str) -> None:
-    """Put a new table in place of the old one, under the command that made it."""
-    PAGE.write_text(put(PAGE.read_text(), [f"`{command}` on {_machine()}:", "", *lines]))
+def write(lines: Sequence[str], command: str, name: str = "table") -> None:
+    """Put a new table in place of the old one of this name, under the command that made it."""
+    PAGE.write_text(put(PAGE.read_text(), [f"`{command}` on {_machine()}:", "", *lines], name))
 
 
-def put(page: str, lines: Sequence[str]) -> str:
-    """The page with these lines between its markers."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return "\n".join([f"{before}{BEGIN}", "", *lines, "", f"{END}{after}"])
+def put(page: str, lines: Sequence[str], name: str = "table") -> str:
+    """The page with these lines between the markers of this name."""
+    begin, end = (marker.replace("table", name) for marker in (BEGIN, END))
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return "\n".join([f"{before}{begin}", "", *lines, "", f"{end}{after}"])
 
 
 def _machine() -> str:
