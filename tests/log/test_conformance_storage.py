@@ -10,8 +10,11 @@ from buddy.log.contract import Batch, Lease, Log, TokenRecord
 from buddy.protocol.envelopes import event_of
 from buddy.protocol.events import (
     AssistantToken,
+    ToolCall,
+    ToolResult,
 )
-from buddy.protocol.shapes import BootTime
+from buddy.protocol.message_events import UserMessage
+from buddy.protocol.shapes import Attachment, BootTime
 from tests.harness.logs import read_all
 from tests.log.records import OTHER, SESSION, batch, changed, pending, seqs, started
 
@@ -226,6 +229,26 @@ async def test_a_session_has_the_blobs_that_its_events_name(log: Log) -> None:
         event = event_of(AssistantToken(text="", blobs={"text": blob}), session_id=session_id, seq=1, ts=1)
         await log.append(Batch(session_id, lease.epoch, 0, [event]))
     assert [await log.has_blob(SESSION, blob) for blob in (ours, theirs, "nothing")] == [True, False, False]
+
+
+async def test_a_digest_in_somebodys_words_gives_no_blob(log: Log) -> None:
+    theirs, shown, whole = [await log.put_blob(content) for content in (b"theirs", b"an image", b"an output")]
+    lease = await started(log, SESSION)
+    said = UserMessage(message_id="msg_1", text=theirs, by=theirs, attachments=(Attachment(shown),))
+    called = ToolCall(source="unknown", tool_name="mcp", args={"blob": theirs, "attachments": [{"blob": theirs}]})
+    result = ToolResult(
+        source="unknown",
+        tool_name=theirs,
+        duration_ms=1,
+        is_error=False,
+        text=theirs,
+        structured_error=None,
+        output=whole,
+    )
+    bodies = enumerate((said, called, result), 1)
+    events = [event_of(body, session_id=SESSION, seq=seq, ts=1, run_id="run_1") for seq, body in bodies]
+    await log.append(Batch(SESSION, lease.epoch, 0, events))
+    assert [await log.has_blob(SESSION, blob) for blob in (theirs, shown, whole)] == [False, True, True]
 
 
 async def test_there_is_room(log: Log) -> None:

@@ -5,11 +5,15 @@ Invariant: a batch that passes `check_shape` cannot leave a gap in a log, whiche
 
 import re
 from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
 
 from buddy.log.contract import Batch
 from buddy.protocol.envelopes import Event
 
-_BLOB = re.compile(rb'"([0-9a-f]{64})"')
+_BLOB = re.compile(rb'"[0-9a-f]{64}"')
+_ID = re.compile(r"[0-9a-f]{64}")
 _SHORTEST_WITH_BLOB = 66
 
 
@@ -23,12 +27,31 @@ def check_shape(batch: Batch) -> None:
 
 
 def names_blob(events: Sequence[Event]) -> bool:
-    """Whether any of these events names a blob: one search over all is much cheaper than one per event."""
+    """Whether any of these events may name a blob: one search over all is much cheaper than one per event."""
     return _BLOB.search(b"\n".join([event.payload for event in events])) is not None
 
 
 def blobs_named(event: Event) -> set[str]:
-    """The blob ids in an event's payload. May include other digests, which is harmless: they name no blob."""
+    """The blobs that Buddy stored for this event: those of its long texts, of its images and of a complete output.
+
+    A digest anywhere else is somebody's words: it must neither give access to a blob nor keep it.
+    """
     payload = bytes(event.payload)
-    named = _BLOB.findall(payload) if len(payload) >= _SHORTEST_WITH_BLOB else ()
-    return {found.decode() for found in named} if named else set()
+    if len(payload) < _SHORTEST_WITH_BLOB or _BLOB.search(payload) is None:
+        return set()
+    body: dict[str, Any] = msgspec.json.decode(payload)
+    named = [*_values(body.get("blobs")), *map(_blob_of, _values(body.get("attachments")))]
+    if event.type == "tool_result":
+        named.append(body.get("output"))
+    return {one for one in named if isinstance(one, str) and _ID.fullmatch(one)}
+
+
+def _values(found: Any) -> list[Any]:
+    """The values of a list or an object; nothing if it is neither."""
+    if isinstance(found, dict):
+        return list(cast("dict[str, Any]", found).values())
+    return cast("list[Any]", found) if isinstance(found, list) else []
+
+
+def _blob_of(attachment: Any) -> Any:
+    return cast("dict[str, Any]", attachment).get("blob") if isinstance(attachment, dict) else None
