@@ -7,6 +7,7 @@ import pytest
 
 from buddy.cluster.contract import Load
 from buddy.cluster.postgres import PostgresPlacement
+from buddy.cluster.temporal import Callbacks, TemporalPlacement
 from buddy.config.fleet import ClusterSettings, NodeSettings
 from buddy.errors import UserError
 from buddy.log.contract import Lease
@@ -192,5 +193,25 @@ async def test_a_node_takes_what_belongs_to_it_by_itself(nodes: Nodes) -> None:
     for lease in (pinned, free):
         await first.release(lease, resume=True, due=None)
     assert [session_id for session_id, _, _ in await first.waiting(10)] == ["sess_2"]
-    assert await second.take(10, own_only=True) == []
-    assert [one.lease.session_id for one in await first.take(10, own_only=True)] == ["sess_1"]
+    assert await second.take(10, unless_waited=60) == []
+    assert [one.lease.session_id for one in await first.take(10, unless_waited=60)] == ["sess_1"]
+
+
+async def test_what_temporal_gives_nobody_is_taken_after_three_leases(nodes: Nodes) -> None:
+    first = await nodes.join("a")
+    for number in (1, 2):
+        await first.release(await session(nodes, f"sess_{number}", "a"), resume=True, due=None)
+    cluster = ClusterSettings(placement="temporal", lease_seconds=TTL)
+    placement = TemporalPlacement(first, "a", cluster, Callbacks(lambda: 10, lambda _: None), "1")
+    assert await placement.take(10) == []  # it was asked, and answers, and nothing comes of it
+    await nodes.log.reads.fetch("UPDATE sessions SET due = due - 9000 WHERE id = 'sess_1'")
+    assert [one.lease.session_id for one in await placement.take(10)] == ["sess_1"]
+    assert await first.take_attempt("sess_1", 1) is None  # an attempt that comes all the same
+
+
+async def test_attempts_take_no_more_of_a_user_than_allowed(nodes: Nodes) -> None:
+    worker = await nodes.join("w", user_runs=1)
+    for number, user in enumerate(("ann", "ann", "bob", None, None)):
+        await worker.release(await session(nodes, f"sess_{number}", "w", user), resume=True, due=None)
+    taken = [await worker.take_attempt(f"sess_{number}", 1) for number in range(5)]
+    assert [one is not None for one in taken] == [True, False, True, True, True]

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from buddy.cluster.contract import Beat, NodeRecord, Placement, Taken
 from buddy.cluster.held_sessions import HeldSessions
+from buddy.cluster.pace import TakePace
 from buddy.cluster.requests import ANY_NODE, RemoteRequests, Serve
 from buddy.errors import BuddyError
 from buddy.log.contract import Lease
@@ -84,6 +85,7 @@ class Fleet:
         self._serve = serve
         self._listener = listener
         self._tasks: list[asyncio.Task[None]] = []
+        self._pace = TakePace(role.lease_seconds / 2)
         self._opening: set[asyncio.Task[None]] = set()
         self._aside: set[asyncio.Task[None]] = set()
         self._after_beat: asyncio.Task[None] | None = None
@@ -94,6 +96,10 @@ class Fleet:
     def may_take(self) -> bool:
         """Whether this node may have more sessions."""
         return self._role.is_worker and self.state == "ready"
+
+    def room(self) -> int:
+        """How many sessions this node may take now."""
+        return self._pace.limit(self._role.capacity(), len(self._opening)) if self.may_take else 0
 
     async def start(self) -> None:
         """Become a node."""
@@ -132,13 +138,10 @@ class Fleet:
         if session.runs.is_busy or (started is not None and is_on_this_machine(started)):
             return False
         nodes = await self.nodes()  # one may have joined since the last beat
-        if session.runs.is_busy or not any(self._is_other_worker(one) for one in nodes):
+        if session.runs.is_busy or not any(_takes_sessions(one) for one in nodes if one.name != self.name):
             return False
         await self._held.hand_over(session, 0)
         return True
-
-    def _is_other_worker(self, node: NodeRecord) -> bool:
-        return node.name != self.name and node.worker and node.state == "ready"
 
     async def hand_over(self) -> None:
         """Have other nodes continue what is open here; what a command runs ends with it."""
@@ -164,6 +167,7 @@ class Fleet:
     async def _beat(self) -> None:
         before = self._held.epochs()
         beat = await self._placement.beat(self._held.load())
+        self._pace.note_beat()
         self._listener.queued(beat.queue)
         if beat.state == "draining":
             self._drain_soon()
@@ -200,14 +204,17 @@ class Fleet:
 
     async def _work(self) -> None:
         await self.requests.serve_waiting(self._serve)
-        room = self._role.capacity() - len(self._opening)
-        if not self.may_take or room <= 0:
+        room = self.room()
+        if room <= 0:
             return
-        if self._role.is_daemon:
-            for taken in await self._placement.take(room):
-                self._open_soon(taken)
-        else:
+        if not self._role.is_daemon:
             await self._take_wanted()
+            return
+        found = await self._placement.take(room)
+        for taken in found:
+            self._open_soon(taken)
+        if not found and not self._opening:
+            self._pace.note_nothing_waits()
 
     async def _take_wanted(self) -> None:
         """A command takes only what it asks for itself, once the process that had it is gone."""
@@ -231,6 +238,7 @@ class Fleet:
             log.warning("%s was taken and cannot be opened: %s", session_id, error)
         else:
             log.info("took %s (%s)", session_id, taken.reason)
+            self._pace.note_opened()
             self._work_news.set()  # requests may wait for it
 
     # --- handing over -----------------------------------------------------------------------------------------------
@@ -250,6 +258,10 @@ class Fleet:
         await self._placement.set_state(self.name, "drained")
         self.state = "drained"
         log.info("handed over")
+
+
+def _takes_sessions(node: NodeRecord) -> bool:
+    return node.worker and node.state == "ready"
 
 
 async def _repeat(work: Callable[[], Awaitable[None]], seconds: float, news: asyncio.Event) -> None:

@@ -1,6 +1,8 @@
 """Placement in PostgreSQL, in the database of the log: leases with a TTL, heartbeats, timers, a fair take."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -8,7 +10,7 @@ from msgspec import Struct
 from buddy.cluster import statements as sql
 from buddy.cluster.contract import Beat, Load, NodeRecord, Taken
 from buddy.config.fleet import ClusterSettings, NodeSettings
-from buddy.errors import UserError
+from buddy.errors import BuddyError, UserError
 from buddy.log.contract import Lease
 from buddy.log.owners import is_running
 from buddy.log.postgres.connections import Channel, Lost
@@ -45,7 +47,10 @@ class PostgresPlacement:
         self._ttl = round(cluster.lease_seconds * 1000)
         self._lost_ms = round(cluster.lost_node_seconds * 1000) if cluster.lost_node == "fail" else None
         self._user_runs = user_runs
-        self._beats = Channel(log.server, durable=False)
+        self._beats = Channel(log.server, durable=False, on_closed=self._beat_again)
+        self._load = Load()
+        self._beating: asyncio.Task[None] | None = None
+        self._has_left = False
         self._takes = Channel(log.server)
         self._wakes: dict[str, int] = {}
 
@@ -61,15 +66,26 @@ class PostgresPlacement:
         await self.beat(Load())
 
     async def beat(self, load: Load) -> Beat:
-        node = self._node
+        node, self._load = self._node, load
         described = (self._name, VERSION, node.gateway, node.worker, list(node.label_list), load.runs, load.sessions)
         ((state, held, queue),) = await self._beats.repeat(sql.BEAT, self._owner, self._ttl, *described)
         pairs = (one.rpartition(":") for one in held)
         return Beat(state, {session_id: int(epoch) for session_id, _, epoch in pairs}, queue)
 
-    async def take(self, limit: int, *, own_only: bool = False) -> Sequence[Taken]:
-        """With `own_only`, only what belongs to this node."""
-        arguments = (self._owner, self._ttl, self._lost_ms, limit, self._user_runs, own_only)
+    def _beat_again(self) -> None:
+        """The connection was closed: beat with a new one before others think that this process has ended."""
+        is_beating = self._beating is not None and not self._beating.done()
+        if not self._has_left and not is_beating:
+            self._beating = asyncio.get_running_loop().create_task(self._beat_quietly())
+
+    async def _beat_quietly(self) -> None:
+        with suppress(BuddyError):  # the next beat reports it
+            await self.beat(self._load)
+
+    async def take(self, limit: int, *, unless_waited: float | None = None) -> Sequence[Taken]:
+        """With `unless_waited`, only what belongs to this node, or has waited for that long, in seconds."""
+        waited = None if unless_waited is None else round(unless_waited * 1000)
+        arguments = (self._owner, self._ttl, self._lost_ms, limit, self._user_runs, waited)
         try:
             rows = await self._takes.fetch(sql.TAKE, *arguments)
         except Lost:
@@ -92,8 +108,11 @@ class PostgresPlacement:
         return Whereabouts(*rows[0]) if rows else Whereabouts()
 
     async def take_attempt(self, session_id: str, number: int) -> Taken | None:
-        """Take one session in an attempt that Temporal started; None if it is taken, or a later attempt was made."""
-        arguments = (self._owner, self._ttl, self._lost_ms, session_id, number)
+        """Take one session in an attempt that Temporal started.
+
+        None if it is taken, a later attempt was made, or its user has as many runs as allowed.
+        """
+        arguments = (self._owner, self._ttl, self._lost_ms, session_id, self._user_runs, number)
         try:
             rows = await self._takes.fetch(sql.TAKE_ATTEMPT, *arguments)
         except Lost:
@@ -131,6 +150,10 @@ class PostgresPlacement:
 
     async def leave(self) -> None:
         """Be lost at once, and give the connections back."""
+        self._has_left = True
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
         await self._takes.repeat(sql.LEAVE, self._owner, self._ttl)
         await self._beats.close()
         await self._takes.close()

@@ -1,8 +1,9 @@
 """The statements of placement in PostgreSQL: every write is one statement, by the server's clock.
 
 Invariants:
-- a node judges others only while it has been beating without a gap for one TTL (`judge`);
-- a node lives if it was seen within the TTL; it is judged sooner if the connection of its heartbeat is gone, too;
+- a node takes only while its own beats are on time, and judges a silence only while they have been for one TTL;
+- a node lives if it was seen within the TTL. It is lost sooner if the connection of its heartbeat was closed while that
+  of the node which judges stayed open: what closes both is a fault of the database, or between it and the nodes;
 - of several nodes that take at the same time, one does, and the others find nothing (`turn`).
 
 Numbers of milliseconds: $2 is the TTL, everywhere.
@@ -12,16 +13,27 @@ LOCK = 0x4E6F6465
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 _CLOCK = f"clock AS MATERIALIZED (SELECT {_NOW} AS now)"
-_LIVING = """
+# A role that may not see the sessions of another gets no `backend_start`: then the process is all it can compare.
+_CONNECTED = """
+EXISTS (SELECT FROM pg_stat_activity a
+  WHERE a.pid = n.pid AND (a.backend_start = n.backend_start OR a.backend_start IS NULL))"""
+_LIVING = f"""
+me AS MATERIALIZED (
+  SELECT n.name, n.seen > now - $2::bigint / 2 AS is_on_time, n.since <= now - $2::bigint AS may_judge,
+    CASE WHEN {_CONNECTED} THEN (extract(epoch FROM n.backend_start) * 1000)::bigint END AS connected_at
+  FROM nodes n, clock WHERE n.owner = $1 AND n.state = 'ready' AND n.seen > now - $2::bigint
+),
+gone AS MATERIALIZED (
+  SELECT n.owner FROM nodes n, me, clock
+  WHERE is_on_time AND n.seen > connected_at AND n.seen <= now - $2::bigint / 3 AND NOT {_CONNECTED}
+),
 living AS MATERIALIZED (
   SELECT n.owner, n.name FROM nodes n, clock
-  WHERE n.seen > now - $2::bigint AND (n.seen > now - $2::bigint / 3 OR EXISTS (
-    SELECT FROM pg_stat_activity a WHERE a.pid = n.pid AND a.backend_start = n.backend_start))
-),
-me AS MATERIALIZED (
-  SELECT n.name, n.since <= now - $2::bigint AS may_judge FROM nodes n, clock
-  WHERE n.owner = $1 AND n.state = 'ready' AND n.seen > now - $2::bigint
-)"""
+  WHERE n.seen > now - $2::bigint AND n.owner NOT IN (SELECT owner FROM gone)
+)"""  # noqa: S608 - constants only
+_IS_LOST = """
+(s.owner IN (SELECT owner FROM gone)
+  OR ((SELECT may_judge FROM me) AND s.owner NOT IN (SELECT owner FROM living)))"""
 # $3: after so long the sessions that belong to a lost node may be taken by others, to end their runs; null is never.
 _PLACE = """
 (s.pinned IS NULL OR s.pinned = (SELECT name FROM me) OR (
@@ -45,7 +57,7 @@ beat AS (
   SELECT $1, $3, $4, 'ready', $5, $6, $7::text[], pg_backend_pid(),
     (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()), now, now, $8, $9 FROM clock
   ON CONFLICT (owner) DO UPDATE SET seen = excluded.seen, pid = excluded.pid, backend_start = excluded.backend_start,
-    since = CASE WHEN nodes.seen < excluded.seen - $2::bigint THEN excluded.seen ELSE nodes.since END,
+    since = CASE WHEN nodes.seen < excluded.seen - $2::bigint / 2 THEN excluded.seen ELSE nodes.since END,
     runs = excluded.runs, sessions = excluded.sessions,
     state = CASE WHEN nodes.state = 'stopped' THEN 'ready' ELSE nodes.state END
   RETURNING state
@@ -63,11 +75,12 @@ work AS (
 ),
 ready AS MATERIALIZED (
   SELECT s.key, s.epoch, s.user_id, s.owner, s.state, coalesce(s.due, 0) AS due,
+    coalesce(CASE WHEN s.owner IS NULL THEN s.due ELSE (SELECT n.seen FROM nodes n WHERE n.owner = s.owner) END,
+      s.updated_at) AS waits_since,
     row_number() OVER (PARTITION BY s.user_id ORDER BY s.due NULLS FIRST, s.key) AS rank
   FROM sessions s JOIN work ON work.key = s.key, clock
-  WHERE (SELECT mine FROM turn) AND EXISTS (SELECT FROM me) AND {_PLACE} AND (
-    (s.owner IS NULL AND (s.due <= now OR s.state = 'running'))
-    OR (s.owner <> $1 AND (SELECT may_judge FROM me) AND s.owner NOT IN (SELECT owner FROM living)))
+  WHERE (SELECT mine FROM turn) AND (SELECT is_on_time FROM me) AND {_PLACE} AND (
+    (s.owner IS NULL AND (s.due <= now OR s.state = 'running')) OR (s.owner <> $1 AND {_IS_LOST}))
 ),
 held AS (
   SELECT s.user_id, count(*) AS runs FROM sessions s JOIN living l ON l.owner = s.owner
@@ -76,13 +89,14 @@ held AS (
 _ALLOWED = """
 (r.user_id IS NULL OR r.state <> 'running' OR $5::bigint IS NULL OR r.rank + coalesce(h.runs, 0) <= $5::bigint)"""
 # The epoch is compared again with the locked row: a session that somebody acquired since the snapshot is not taken.
-# $6: only those that belong to this node.
+# $6: only those that belong to this node, or have waited for so long.
 TAKE = f"""
 WITH turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock({LOCK}) AS mine), {_CLOCK}, {_LIVING}, {_READY},
 chosen AS (
   SELECT s.key, r.owner AS lost FROM ready r JOIN sessions s ON s.key = r.key AND s.epoch = r.epoch
   LEFT JOIN held h ON h.user_id = r.user_id
-  WHERE {_ALLOWED} AND (NOT $6::boolean OR s.pinned = (SELECT name FROM me))
+  WHERE {_ALLOWED} AND (
+    $6::bigint IS NULL OR s.pinned = (SELECT name FROM me) OR r.waits_since <= (SELECT now FROM clock) - $6::bigint)
   ORDER BY r.rank, r.due, s.key LIMIT $4 FOR UPDATE OF s SKIP LOCKED
 )
 UPDATE sessions s SET epoch = s.epoch + 1, owner = $1, due = NULL FROM chosen WHERE s.key = chosen.key
@@ -102,12 +116,22 @@ SELECT s.attempt, (SELECT l.name FROM living l WHERE l.owner = s.owner),
   s.due <= now OR s.state = 'running' OR (s.owner IS NOT NULL AND s.state = 'awaiting_approval')
 FROM sessions s, clock WHERE s.id = $3
 """  # noqa: S608 - constants only
-# $5: the number of this attempt; one that was given up takes nothing.
+# $6: the number of this attempt; one that was given up takes nothing. $5: as above, also for those that were asked for
+# at the same time.
 TAKE_ATTEMPT = f"""
-WITH {_CLOCK}, {_LIVING}, before AS (SELECT owner FROM sessions WHERE id = $4)
-UPDATE sessions s SET epoch = s.epoch + 1, owner = $1, due = NULL, attempt = $5 FROM clock
-WHERE s.id = $4 AND s.attempt < $5 AND EXISTS (SELECT FROM me) AND {_PLACE} AND (
-  s.owner IS NULL OR ((SELECT may_judge FROM me) AND s.owner NOT IN (SELECT owner FROM living)))
+WITH {_CLOCK}, {_LIVING}, before AS (SELECT owner, user_id FROM sessions WHERE id = $4),
+turn AS MATERIALIZED (
+  SELECT user_id IS NULL OR $5::bigint IS NULL OR pg_try_advisory_xact_lock({LOCK}, hashtext(user_id)) AS mine
+  FROM before
+),
+held AS (
+  SELECT count(*) AS runs FROM sessions s JOIN living l ON l.owner = s.owner
+  WHERE s.state = 'running' AND s.user_id = (SELECT user_id FROM before)
+)
+UPDATE sessions s SET epoch = s.epoch + 1, owner = $1, due = NULL, attempt = $6 FROM clock
+WHERE s.id = $4 AND s.attempt < $6 AND (SELECT is_on_time FROM me) AND (SELECT mine FROM turn) AND {_PLACE}
+  AND (s.owner IS NULL OR {_IS_LOST})
+  AND (s.user_id IS NULL OR s.state <> 'running' OR $5::bigint IS NULL OR (SELECT runs FROM held) < $5::bigint)
 RETURNING s.epoch, (SELECT owner FROM before)
 """  # noqa: S608 - constants only
 
@@ -115,7 +139,7 @@ ACQUIRE = f"""
 WITH {_CLOCK}, {_LIVING}
 UPDATE sessions s SET epoch = s.epoch + 1, owner = $1, due = NULL FROM clock
 WHERE s.id = $4 AND EXISTS (SELECT FROM me) AND {_PLACE} AND (
-  s.owner IS NULL OR s.owner = $1 OR ((SELECT may_judge FROM me) AND s.owner NOT IN (SELECT owner FROM living)))
+  s.owner IS NULL OR s.owner = $1 OR {_IS_LOST})
 RETURNING s.epoch
 """  # noqa: S608 - constants only
 EXISTS = "SELECT 1 FROM sessions WHERE id = $1"

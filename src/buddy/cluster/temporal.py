@@ -4,7 +4,8 @@ Invariants:
 - nodes, leases, timers and requests stay in the database of the log; a take is a statement there, under the epoch;
 - a session with work has a workflow: started by the node that works on it, or by any that sees it needs a node;
 - a node that living nodes hold for lost, or that cannot reach the log, ends its attempts, so that others are asked;
-- while Temporal does not answer, PostgreSQL places.
+- while Temporal does not answer, PostgreSQL places; also what has waited for long, because an engine that answers may
+  still give nobody anything to do.
 """
 
 import asyncio
@@ -28,12 +29,14 @@ from buddy.protocol.node_requests import NodeState
 ASK_AGAIN_SECONDS = 1.0
 """How long a session that was asked for is left alone."""
 WATCH_AGAIN_SECONDS = 10.0
+OVERDUE_LEASES = 3
+"""What has waited for a node this long, in leases, is taken without Temporal."""
 
 
 class Callbacks(Struct, frozen=True):
-    """`capacity` is how many more runs this node may have; `taken` is called with a session that it just took."""
+    """`room` is how many sessions this node may take now; `taken` is called with one that it just took."""
 
-    capacity: Callable[[], int]
+    room: Callable[[], int]
     taken: Callable[[str], None]
 
 
@@ -88,7 +91,7 @@ class TemporalPlacement:
             if self._may_ask(session_id, ASK_AGAIN_SECONDS):
                 self._do_aside(self._engine.ask(session_id, number, user=user))
         taken, self._taken = self._taken, []
-        return [*taken, *await self._postgres.take(limit, own_only=True)]
+        return [*taken, *await self._postgres.take(limit, unless_waited=OVERDUE_LEASES * self._lease_seconds)]
 
     async def acquire(self, session_id: str) -> Lease | None:
         return await self._postgres.acquire(session_id)
@@ -164,7 +167,7 @@ class TemporalPlacement:
         return Outcome(number, None if place.holder == self._name else place.holder)
 
     async def _take(self, session_id: str, number: int) -> None:
-        if self._callbacks.capacity() <= len(self._taken):
+        if self._callbacks.room() <= len(self._taken):
             raise _try_elsewhere(f"no room on {self._name}")
         taken = await self._postgres.take_attempt(session_id, number)
         if taken is None:

@@ -76,7 +76,10 @@ def _choose_placement(
         if runtime.fleet is not None:
             runtime.fleet.on_hint(session_id, is_inbox=True)
 
-    return TemporalPlacement(postgres, role.name, cluster, Callbacks(role.capacity, take_soon), VERSION)
+    def room() -> int:
+        return 0 if runtime.fleet is None else runtime.fleet.room()
+
+    return TemporalPlacement(postgres, role.name, cluster, Callbacks(room, take_soon), VERSION)
 
 
 class Forgetting:

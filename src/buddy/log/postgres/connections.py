@@ -10,7 +10,7 @@ Invariants:
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from buddy.errors import LogError, StorageFull, UserError
@@ -102,10 +102,18 @@ class Server:
 
 
 class Channel:
-    """One connection, opened when it is first needed."""
+    """One connection, opened when it is first needed. `on_closed` is called when it was closed, by either side."""
 
-    def __init__(self, server: Server, *, durable: bool = True, writes: bool = True) -> None:
+    def __init__(
+        self,
+        server: Server,
+        *,
+        durable: bool = True,
+        writes: bool = True,
+        on_closed: Callable[[], None] | None = None,
+    ) -> None:
         self._server = server
+        self._on_closed = on_closed
         self._durable = durable
         self._writes = writes
         self._lock = asyncio.Lock()
@@ -178,12 +186,17 @@ class Channel:
             self._connection = await self._server.connect_patiently(durable=self._durable)
             self._is_doubtful = False
             self._connection.add_log_listener(self._on_notice)
+            self._connection.add_termination_listener(self._on_termination)
         return self._connection
 
     def _on_notice(self, _connection: object, notice: Warned) -> None:
         # A cancelled wait for the standby is answered as a success, with this warning: the commit is only local.
         if notice.sqlstate == "01000":
             self._is_doubtful = True
+
+    def _on_termination(self, _connection: object) -> None:
+        if self._on_closed is not None:
+            self._on_closed()
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
