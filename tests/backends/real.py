@@ -76,7 +76,13 @@ async def at_home(
                         "npm": "@ai-sdk/openai-compatible",
                         "options": {"baseURL": model.base_url, "apiKey": "none"},
                         "models": {
-                            "fake-1": {"name": "Fake", "tool_call": True, "limit": {"context": 128000, "output": 8192}}
+                            "fake-1": {
+                                "name": "Fake",
+                                "tool_call": True,
+                                "attachment": True,
+                                "modalities": {"input": ["text", "image"], "output": ["text"]},
+                                "limit": {"context": 128000, "output": 8192},
+                            }
                         },
                     }
                 },
@@ -89,6 +95,7 @@ async def at_home(
             "apiKey": "none",
             "provider": "generic-chat-completion-api",
             "maxOutputTokens": 8192,
+            "noImageSupport": False,
         }
         _write(home / ".factory" / "settings.json", {"customModels": [fake], "model": "custom:Fake-0"})
         for name, value in {**QUIET, "HOME": str(home), "PATH": f"{PROGRAMS}:{os.environ['PATH']}"}.items():

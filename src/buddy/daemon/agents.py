@@ -14,6 +14,7 @@ from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.requests import AgentRuntimes
 from buddy.protocol.shapes import SessionOptions
 from buddy.sessions.pinning import is_on_this_machine
+from buddy.targets.contract import Target
 
 UNSAFE = "{} was started with --unsafe-agent: it may do what was denied, or more than plan"
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from buddy.backends.external.adapter import ExternalBackend
     from buddy.backends.external.contract import Agent
     from buddy.backends.external.pool import AgentPool
+    from buddy.backends.native.loaded_images import ReadBlob
 
     MakeAgent = Callable[[], Agent]
 
@@ -37,6 +39,7 @@ class Agents:
         projects: Projects,
         has_room: Callable[[], bool],
         own: "Mapping[str, MakeAgent] | None" = None,
+        read_blob: "ReadBlob | None" = None,
     ) -> None:
         """`own` are the agents of the program that Buddy runs in, by name; each is made once per target."""
         self.projects = projects
@@ -45,6 +48,7 @@ class Agents:
         self.configure(config)
         self._env = env
         self._has_room = has_room
+        self._read_blob = read_blob
         self._pool: AgentPool | None = None
 
     def configure(self, config: Config) -> None:
@@ -97,9 +101,10 @@ class Agents:
             name.startswith(ACP),
         )
 
-        return ExternalBackend(
-            name, started.session_id, lambda target, root: pool.start_agent(name, target, root), options, self._has_room
-        )
+        async def start_agent(target: Target, root: str) -> "Agent":
+            return await pool.start_agent(name, target, root)
+
+        return ExternalBackend(name, started.session_id, start_agent, options, self._has_room, self._read_blob)
 
     def warn_about(self, project: Project) -> str | None:
         """Why sessions in a project cannot start as things are."""

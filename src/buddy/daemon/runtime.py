@@ -135,7 +135,7 @@ class Runtime:
         self._started = time.monotonic()
         self.operations = Operations(node_name(config.node, places.state_dir))
         projects = Projects(choose_store(places.state_dir, overrides.shared, overrides.log), overrides.ids)
-        self.agents = Agents(config, places, env, projects, self.log.has_room, overrides.agents)
+        self.agents = Agents(config, places, env, projects, self.log.has_room, overrides.agents, self.log.read_blob)
         factories = SessionFactories(self._place, self._backend, self._settle, keys.copy)
         services = _make_services(self, config, overrides)
         most = config.node.max_runs or self.limits.active_runs

@@ -103,7 +103,6 @@ class SessionFacts(Struct):
     context: ContextState | None = None
     root: str = ""
     watch: str = ""
-    takes_images: bool = True
     plan: bool = False
     """Whether the session only reads, whatever the policy."""
 
@@ -200,7 +199,6 @@ class CurrentSession:
                 facts.started_with, facts.plan = policy, bool(options and options.plan)
                 facts.root = body.repo.root_path if body.repo else facts.root
                 facts.watch = body.watch or ""
-                facts.takes_images = (options.agent_runtime if options else None) in (None, "native")
             case RunStarted():
                 facts.profile = body.options.profile or facts.profile
                 facts.model = body.options.model or facts.model
@@ -305,7 +303,7 @@ class CurrentSession:
 
     async def _attach(self, session_id: str, text: str) -> tuple[Attachment, ...]:
         """The images that a message names, brought to the session."""
-        paths = find_image_paths(text, str(Path.cwd())) if self.facts.takes_images else []
+        paths = find_image_paths(text, str(Path.cwd()))
         if not paths:
             return ()
         images = await asyncio.to_thread(read_images, paths)

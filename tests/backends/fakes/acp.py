@@ -1,10 +1,13 @@
 """An agent that speaks ACP on stdin and stdout and does what the first word of a message says.
 
 say, think, look, run COMMAND, edit PATH TEXT, patch PATHS, there DIRECTORY COMMAND, fetch URL, always COMMAND, wait,
-die, mute, fail, garbage, recall, refuse, codex COMMAND, anyway COMMAND, deaf; its sessions are stored in
+die, mute, fail, garbage, recall, refuse, codex COMMAND, anyway COMMAND, deaf, blind (fails on images); an image is a
+word of the message: its type and the beginning of its digest. Its sessions are stored in
 .fake-agent.json in its working directory, so that they can be resumed.
 """
 
+import base64
+import hashlib
 import json
 import os
 import subprocess
@@ -256,7 +259,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
             resume = {} if MODE == "forgetful" else {"loadSession": True}
-            return {"protocolVersion": 9 if MODE == "future" else 1, "agentCapabilities": resume}
+            seeing = {} if MODE == "sightless" else {"promptCapabilities": {"image": True}}
+            return {"protocolVersion": 9 if MODE == "future" else 1, "agentCapabilities": {**resume, **seeing}}
         case "session/new":
             session = "" if MODE == "nameless" else f"theirs-{os.getpid()}-{len(sessions)}"
             sessions[session] = []
@@ -272,6 +276,12 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
             return {}
 
 
+def read_block(block: dict[str, Any]) -> str:
+    if block["type"] == "text":
+        return block["text"]
+    return f"<{block['mimeType']} {hashlib.sha256(base64.b64decode(block['data'])).hexdigest()[:8]}>"
+
+
 def main() -> None:
     for line in sys.stdin:
         message: dict[str, Any] = json.loads(line)
@@ -283,7 +293,10 @@ def main() -> None:
                 answered.notify_all()
         elif method == "session/prompt":
             cancelled.clear()
-            said = params["prompt"][0]["text"]
+            said = " ".join(map(read_block, params["prompt"]))
+            if said.startswith("blind") and len(params["prompt"]) > 1:
+                write({"id": number, "error": {"code": -32602, "message": "the image is too large"}})
+                continue
             threading.Thread(target=prompt, args=(number, params["sessionId"], said), daemon=True).start()
         elif method == "session/cancel":
             cancelled.set()

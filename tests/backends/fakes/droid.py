@@ -1,12 +1,15 @@
 """A program that speaks Droid's JSON-RPC on stdin and stdout and does what the first word of a message says.
 
 say, think, look FILE, run COMMAND, both COMMAND | COMMAND, same COMMAND | COMMAND, edit PATH TEXT, patch PATH PATH,
-fetch URL, other NAME, strange, question TEXT, plan TEXT, shows NAME, wait, die, mute, garbage, fail TEXT, recall. Its
-sessions are stored in .fake-droid.json in its working directory. FACTORY_FAKE changes how it speaks: old (no tool_call,
+fetch URL, other NAME, strange, question TEXT, plan TEXT, shows NAME, wait, die, mute, garbage, fail TEXT, recall,
+blind (fails on images). An image is a word of the message: its type and the beginning of its digest. Its sessions are
+stored in .fake-droid.json in its working directory. FACTORY_FAKE changes how it speaks: old (no tool_call,
 no ids, and only idle at the end of a turn), double (everything twice), numbers (numeric ids), deaf, dead, nameless
 (errors without an id), refusing.
 """
 
+import base64
+import hashlib
 import json
 import os
 import subprocess
@@ -296,6 +299,11 @@ def turns() -> None:
         state("idle")
 
 
+def read_image(source: dict[str, Any]) -> str:
+    assert source["type"] == "base64"
+    return f"<{source['mediaType']} {hashlib.sha256(base64.b64decode(source['data'])).hexdigest()[:8]}>"
+
+
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
     params = asked.get("params", {})
     match asked["method"]:
@@ -310,8 +318,11 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         case "droid.add_user_message":
             if "refusing" in MODES:
                 return {"error": {"code": -32603, "message": "not today"}}
+            if params["text"].startswith("blind") and params.get("images"):
+                return {"error": {"code": -32603, "message": "the image is too large"}}
             with changed:
-                queue.append((asked["id"], params["text"]))
+                words = [params["text"], *map(read_image, params.get("images", ()))]
+                queue.append((asked["id"], " ".join(words).strip()))
                 changed.notify_all()
         case "droid.interrupt_session":
             interrupted.set()

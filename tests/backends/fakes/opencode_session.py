@@ -1,6 +1,8 @@
 """What the fake OpenCode does with a message, by its first word."""
 
 import asyncio
+import base64
+import hashlib
 import json
 import os
 import subprocess
@@ -14,15 +16,25 @@ permissions: dict[str, tuple[Json, "asyncio.Future[Json]"]] = {}
 questions: dict[str, "asyncio.Future[None]"] = {}
 
 
+def read_part(part: Json) -> str:
+    """Its text; of an image, its type and the beginning of its digest."""
+    if part["type"] == "text":
+        return part["text"]
+    content = base64.b64decode(part["url"].removeprefix(f"data:{part['mime']};base64,"), validate=True)
+    return f"<{part['mime']} {hashlib.sha256(content).hexdigest()[:8]}>"
+
+
 class Session(Transcript):
     def __init__(self, session_id: str, directory: str, parent: str = "") -> None:
         super().__init__(session_id, directory, parent)
         self.work: asyncio.Task[None] | None = None
 
     async def prompt(self, body: Json) -> None:
-        text = body["parts"][0]["text"]
+        text = " ".join(map(read_part, body["parts"]))
         makes_again = "have not started" in text
         word, _, rest = (text.strip().split("\n")[-1] if makes_again else text).partition(" ")
+        if word == "blind" and len(body["parts"]) > 1:
+            word, rest = "refuse", "the image is too large"
         if word == "refuse":
             error = {"name": "UnknownError", "data": {"message": f"{rest}\n    at <anonymous> (x.js:1:1)"}}
             self.report("session.error", error=error)

@@ -6,7 +6,7 @@ planning mode.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from buddy.backends.external.contract import AgentRequest, SessionLost
 from buddy.backends.external.lenient import mapping, mappings, text
@@ -21,8 +21,13 @@ Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Sends a request to the agent and returns its reply."""
 
 
-async def open_session(name: str, ask: Ask, request: AgentRequest) -> str:
-    """The id of the agent's session; UserError if it has no mode for what is asked of it."""
+class Opened(NamedTuple):
+    session_id: str
+    takes_images: bool
+
+
+async def open_session(name: str, ask: Ask, request: AgentRequest) -> Opened:
+    """The agent's session; UserError if it has no mode for what is asked of it."""
     capabilities = await _initialize(name, ask)
     if request.session_id is None:
         opened = await ask("session/new", {"cwd": request.cwd, "mcpServers": []})
@@ -36,7 +41,7 @@ async def open_session(name: str, ask: Ask, request: AgentRequest) -> str:
     if request.model:
         chosen = {"sessionId": session_id, "configId": "model", "value": request.model}
         await ask("session/set_config_option", chosen)
-    return session_id
+    return Opened(session_id, mapping(capabilities.get("promptCapabilities")).get("image") is True)
 
 
 async def _initialize(name: str, ask: Ask) -> dict[str, Any]:

@@ -6,6 +6,7 @@ what was denied is ended.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ from buddy.backends.acp.event_mapper import AcpEventMapper, usage_of
 from buddy.backends.acp.opening import open_session
 from buddy.backends.acp.transport import AcpTransport
 from buddy.backends.external.contract import (
+    AgentImage,
     AgentRequest,
     Completion,
     Delta,
@@ -54,6 +56,7 @@ class AcpSession(EventChannel):
         self._is_open = False
         self._closed = False
         self._session_id = ""
+        self.takes_images = False
         self._connection: Connection = Connection(self._handle, AcpTransport(program, self.errors.append))
         self._watch = asyncio.create_task(self._watch_exit())
 
@@ -65,7 +68,7 @@ class AcpSession(EventChannel):
         self._is_unsafe = request.unsafe
         try:
             async with asyncio.timeout(START_SECONDS):
-                self._session_id = await open_session(self._name, self._ask, request)
+                self._session_id, self.takes_images = await open_session(self._name, self._ask, request)
         except TimeoutError:
             raise ProviderError(f"{self._name} did not answer within {START_SECONDS:g} s", retryable=True) from None
         except ConnectionError:
@@ -98,11 +101,14 @@ class AcpSession(EventChannel):
         return self._closed
 
     async def send_message(self, text: str) -> None:
+        await self.send_with_images(text, ())
+
+    async def send_with_images(self, text: str, images: Sequence[AgentImage]) -> None:
         if not self.reopen():
             raise ProviderError(f"{self._name} has exited: {self._program.stderr_tail}", retryable=False)
         self._is_cancelling = False
         before = self._prompt
-        self._prompt = asyncio.create_task(self._work(text, before))
+        self._prompt = asyncio.create_task(self._work(_blocks(text, images), before))
 
     async def cancel(self) -> None:
         self._is_cancelling = True
@@ -130,7 +136,7 @@ class AcpSession(EventChannel):
 
     # --- incoming ----------------------------------------------------------------------------------------------------
 
-    async def _work(self, message: str, before: "asyncio.Task[None] | None") -> None:
+    async def _work(self, message: list[dict[str, str]], before: "asyncio.Task[None] | None") -> None:
         """One prompt at a time: the protocol allows no concurrent prompts."""
         if before is not None:
             await asyncio.wait({before})
@@ -138,7 +144,7 @@ class AcpSession(EventChannel):
         try:
             stop = await self._prompt_with(message)
             while follow_up := self._after_denial(stop):
-                stop = await self._prompt_with(follow_up)
+                stop = await self._prompt_with(_blocks(follow_up))
         except ConnectionError:
             # The end of the events reports it. An agent that closed stdout but keeps running would block forever.
             await self._program.end()
@@ -152,10 +158,9 @@ class AcpSession(EventChannel):
             case _:
                 await self.publish(Completion("error", error=f"{self._name} stopped: {stop}"))
 
-    async def _prompt_with(self, message: str) -> str:
+    async def _prompt_with(self, message: list[dict[str, str]]) -> str:
         """Why the agent stopped."""
-        prompt = {"sessionId": self._session_id, "prompt": [{"type": "text", "text": message}]}
-        reply = await self._ask("session/prompt", prompt)
+        reply = await self._ask("session/prompt", {"sessionId": self._session_id, "prompt": message})
         for event in usage_of(reply):
             await self.publish(event)
         return str(reply.get("stopReason"))
@@ -262,3 +267,9 @@ class AcpSession(EventChannel):
             self.errors.append(RuntimeError(f"{stderr_tail} (exit code {code})"))
         await asyncio.sleep(0.05)  # its last messages may still be in the connection
         self.end()
+
+
+def _blocks(text: str, images: Sequence[AgentImage] = ()) -> list[dict[str, str]]:
+    """The content of a prompt."""
+    shown = [{"type": "image", "mimeType": image.media_type, "data": image.data} for image in images]
+    return [{"type": "text", "text": text}, *shown] if text or not shown else shown

@@ -5,7 +5,7 @@ the events end.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +17,7 @@ from buddy.backends.droid.questions import DroidQuestions
 from buddy.backends.droid.rpc import DroidExited, DroidRpc, RequestRefused, Unresponsive
 from buddy.backends.droid.turns import Turns
 from buddy.backends.external.contract import (
+    AgentImage,
     AgentRequest,
     Completion,
     SessionLost,
@@ -34,6 +35,8 @@ _SUCCESSFUL = ("completed", "permission_rejected", "spec_handoff")
 
 class DroidSession(EventChannel):
     """Satisfies `Executor`."""
+
+    takes_images = True
 
     def __init__(self, program: Program, *, plan: bool) -> None:
         super().__init__()
@@ -90,10 +93,13 @@ class DroidSession(EventChannel):
     # --- outgoing ---------------------------------------------------------------------------------------------------
 
     async def send_message(self, text: str) -> None:
+        await self.send_with_images(text, ())
+
+    async def send_with_images(self, text: str, images: Sequence[AgentImage]) -> None:
         if self.is_closed or not self.reopen():
             raise DroidExited
         self._is_cancelling = False
-        self._post(text)
+        self._post(text, images)
         await self._rpc.drain()
 
     async def cancel(self) -> None:
@@ -125,9 +131,14 @@ class DroidSession(EventChannel):
         await asyncio.wait({self._listening})
         return self._code
 
-    def _post(self, text: str) -> None:
+    def _post(self, text: str, images: Sequence[AgentImage] = ()) -> None:
+        params: dict[str, Any] = {"text": text}
+        if images:
+            params["images"] = [
+                {"type": "base64", "data": image.data, "mediaType": image.media_type} for image in images
+            ]
         # Awaited in the background: the response arrives only after all events that Droid sent before it.
-        request_id = self._rpc.post("add_user_message", {"text": text})
+        request_id = self._rpc.post("add_user_message", params)
         self._turns.send(request_id)
         self._mapper.begin()
         self._spawn(self._await_acceptance(request_id))

@@ -19,7 +19,9 @@ from buddy.backends.external.contract import Agent, AgentRequest, Completion, Ex
 from buddy.backends.external.event_recorder import EventRecorder
 from buddy.backends.external.history import LASTING, LOST, SESSION, STARTING, History
 from buddy.backends.external.permission_bridge import PermissionBridge
+from buddy.backends.external.shown_images import Outgoing, left_out, show_images
 from buddy.backends.interrupted import unknown_outcome
+from buddy.backends.native.loaded_images import ReadBlob
 from buddy.backends.runstate import OpenCall
 from buddy.errors import BuddyError, ProviderError, RunEnded, ToolError, UserError
 from buddy.protocol.events import (
@@ -61,7 +63,13 @@ class ExternalBackend:
     lasting = LASTING
 
     def __init__(
-        self, name: str, session_id: str, start_agent: StartAgent, options: AgentOptions, has_room: Callable[[], bool]
+        self,
+        name: str,
+        session_id: str,
+        start_agent: StartAgent,
+        options: AgentOptions,
+        has_room: Callable[[], bool],
+        read_blob: ReadBlob | None = None,
     ) -> None:
         self.name = name
         self._session_id = session_id
@@ -69,6 +77,7 @@ class ExternalBackend:
         self._options = options
         self._model = options.model
         self._has_room = has_room
+        self._read_blob = read_blob
         self._history = History()
         self._executor: Executor | None = None
 
@@ -135,22 +144,39 @@ class ExternalBackend:
         """
         executor = await self._ready(run)
         text = self._history.message(interrupted=interrupted, held=tuple(run.state.open_calls.values()))
+        images = self._history.images(interrupted=interrupted)
+        outgoing = await show_images(text, images, executor, self._read_blob)
         bridge = self.permission_bridge(run)
         recorder = EventRecorder(run, self.model(), self._history.calls, bridge)
         await recorder.begin_turn()
         settled = False
         try:
-            await executor.send_message(text)
-            completion = await self._listen(executor, recorder, bridge)
+            completion = await self._converse(executor, outgoing, recorder, bridge)
             settled = True
         finally:
             if not settled:
                 await finish_despite_cancel(self._interrupt(executor))
         await recorder.finish(completion)
+        if completion.reason == "error" and recorder.is_empty and outgoing.was_refused(completion.error):
+            run.emit(left_out(self.name, outgoing, completion.error))
+            await run.commit()
+            await self._close_executor()
+            return
         if completion.reason == "error":
             raise ProviderError(completion.error or f"{self.name} failed without giving a reason", retryable=False)
         if completion.reason == "cancelled":
             raise RunEnded("interrupted", f"{self.name} stopped before it was done")
+
+    async def _converse(
+        self, executor: Executor, outgoing: Outgoing, recorder: EventRecorder, bridge: PermissionBridge
+    ) -> Completion:
+        try:
+            await outgoing.send(executor)
+        except ProviderError as error:
+            if not outgoing.was_refused(str(error)):
+                raise
+            return Completion("error", error=str(error))
+        return await self._listen(executor, recorder, bridge)
 
     async def _listen(self, executor: Executor, recorder: EventRecorder, bridge: PermissionBridge) -> Completion:
         """Record what it does until the message is done; its permission requests are decided meanwhile."""

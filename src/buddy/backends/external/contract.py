@@ -7,8 +7,8 @@ ids from an agent are never assumed to be unique beyond one of its sessions.
 import asyncio
 import shlex
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Literal, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -28,6 +28,14 @@ class AgentRequest(Struct, frozen=True):
     instructions: str | None = None
     unsafe: bool = False
     """Whether to go on even if it cannot be held to plan mode."""
+
+
+class AgentImage(Struct, frozen=True):
+    """An image of a message; `data` is base64."""
+
+    media_type: str
+    data: str
+    name: str = ""
 
 
 class AgentResult(Struct, frozen=True):
@@ -199,6 +207,18 @@ class Executor(Protocol):
 
     @property
     def is_closed(self) -> bool: ...
+
+
+@runtime_checkable
+class SeeingExecutor(Protocol):
+    """An executor that may take images with a message."""
+
+    @property
+    def takes_images(self) -> bool: ...
+
+    async def send_with_images(self, text: str, images: Sequence[AgentImage]) -> None:
+        """As `send_message`; either the text or the images may be missing."""
+        ...
 
 
 class Agent(Protocol):

@@ -73,6 +73,11 @@ class EventRecorder:
         self._messages = 0
         self.between_turns = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the agent has neither said nor done anything."""
+        return not (self._ours or self._pieces or self._messages)
+
     async def take(self, event: AgentEvent, asking: asyncio.TaskGroup) -> None:
         if self.between_turns and isinstance(event, Delta | Message | ToolStarted):
             await self.begin_turn()

@@ -6,12 +6,13 @@ not the session; the owner of a shared agent closes it.
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from buddy.backends.external.contract import (
     Agent,
     AgentEvent,
+    AgentImage,
     AgentRequest,
     AgentResult,
     Completion,
@@ -29,8 +30,16 @@ from buddy.targets.contract import Target
 class Turn:
     """One message for a function, and its way to ask before it does something."""
 
-    def __init__(self, text: str, session_id: str, request: AgentRequest, conversation: "_Conversation") -> None:
+    def __init__(
+        self,
+        text: str,
+        session_id: str,
+        request: AgentRequest,
+        conversation: "_Conversation",
+        images: Sequence[AgentImage] = (),
+    ) -> None:
         self.text = text
+        self.images = tuple(images)
         self.session_id = session_id
         self.cwd = request.cwd
         self.plan = request.plan
@@ -70,9 +79,11 @@ class FunctionAgent:
 
     reports_cost = False
 
-    def __init__(self, name: str, work: Work) -> None:
+    def __init__(self, name: str, work: Work, *, takes_images: bool = False) -> None:
+        """`takes_images`: whether the function uses `Turn.images`; otherwise they are described in its text."""
         self.name = name
         self._work = work
+        self._takes_images = takes_images
 
     @property
     def is_available(self) -> bool:
@@ -88,7 +99,7 @@ class FunctionAgent:
         """It runs in this process."""
 
     async def execute(self, request: AgentRequest) -> Executor:
-        conversation = _Conversation(self._work, request)
+        conversation = _Conversation(self._work, request, takes_images=self._takes_images)
         if request.text:
             await conversation.send_message(request.text)
         return conversation
@@ -106,8 +117,9 @@ class FunctionAgent:
 class _Conversation(EventChannel):
     """Satisfies `Executor`."""
 
-    def __init__(self, work: Work, request: AgentRequest) -> None:
+    def __init__(self, work: Work, request: AgentRequest, *, takes_images: bool) -> None:
         super().__init__()
+        self.takes_images = takes_images
         self.backend_session_id = request.session_id or f"own-{secrets.token_hex(8)}"
         self.is_closed = False
         self._work = work
@@ -115,9 +127,12 @@ class _Conversation(EventChannel):
         self._task: asyncio.Task[None] | None = None
 
     async def send_message(self, text: str) -> None:
+        await self.send_with_images(text, ())
+
+    async def send_with_images(self, text: str, images: Sequence[AgentImage]) -> None:
         if not self.reopen():
             raise ProviderError("the conversation is closed", retryable=False)
-        turn = Turn(text, self.backend_session_id, self._request, self)
+        turn = Turn(text, self.backend_session_id, self._request, self, images)
         self._task = asyncio.create_task(self._perform(turn, self._task))
 
     async def cancel(self) -> None:

@@ -6,14 +6,14 @@ server is queried, and what was missed is reported once.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from buddy.backends.external import lenient
-from buddy.backends.external.contract import Completion, Failure, SystemNote, UsageReport
+from buddy.backends.external.contract import AgentImage, Completion, Failure, SystemNote, UsageReport
 from buddy.backends.external.event_channel import EventChannel
 from buddy.backends.opencode.catalog import ModelKey
 from buddy.backends.opencode.client import SessionClient
@@ -36,8 +36,12 @@ class PromptOptions(Struct, frozen=True):
     model: tuple[str, str] | None
     system: str
 
-    def body(self, text: str) -> Json:
-        body: Json = {"parts": [{"type": "text", "text": text}], "agent": self.agent}
+    def body(self, text: str, images: Sequence[AgentImage] = ()) -> Json:
+        parts: list[Json] = [{"type": "text", "text": text}] if text or not images else []
+        for image in images:
+            url = f"data:{image.media_type};base64,{image.data}"
+            parts.append({"type": "file", "mime": image.media_type, "url": url, "filename": image.name or "image"})
+        body: Json = {"parts": parts, "agent": self.agent}
         if self.model is not None:
             body["model"] = {"providerID": self.model[0], "modelID": self.model[1]}
         return {**body, "system": self.system} if self.system else body
@@ -45,6 +49,8 @@ class PromptOptions(Struct, frozen=True):
 
 class OpenCodeSession(EventChannel):
     """Satisfies `Executor`. `anchor` is the id of its newest message so far; ids only grow."""
+
+    takes_images = True
 
     def __init__(
         self,
@@ -92,6 +98,9 @@ class OpenCodeSession(EventChannel):
         return self._closed
 
     async def send_message(self, text: str) -> None:
+        await self.send_with_images(text, ())
+
+    async def send_with_images(self, text: str, images: Sequence[AgentImage]) -> None:
         if not self.reopen():
             raise ProviderError("OpenCode's server has exited", retryable=True)
         if not self._is_pending:
@@ -99,7 +108,7 @@ class OpenCodeSession(EventChannel):
             self._error = self._finish = ""
         self._unseen += 1
         try:
-            await self._client.prompt(self._prompt.body(text))
+            await self._client.prompt(self._prompt.body(text, images))
         except ProviderError as error:
             self._is_pending = False
             raise ProviderError(f"OpenCode did not accept the message: {error}", retryable=True) from error

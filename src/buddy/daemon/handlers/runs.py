@@ -83,8 +83,6 @@ class RunRequests:
         return ask.AcceptedReply(True)
 
     async def _attached(self, session: Session, given: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
-        if given and session.backend.name != "native":
-            raise ProtocolError("INVALID_REQUEST", f"the agent {session.backend.name} takes no images from here yet")
         return await self._uploads.check(session.session_id, given) if given else ()
 
     async def cancel_run(self, peer: PeerConnection, request: ask.CancelRun, session: Session) -> Shape:
