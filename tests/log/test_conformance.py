@@ -69,6 +69,9 @@ async def test_events_are_read_by_their_type(log: Log) -> None:
     assert await log.read(SESSION, 6, types={"approval_expired"}) == []
     assert seqs(await log.read(SESSION, 4, limit=2, types={"assistant_token"})) == [5, 7]
     assert await log.read(SESSION, 0, limit=0, types={"approval_expired"}) == []
+    assert seqs(await log.read(SESSION, 3, types={"assistant_token"}, through=7)) == [4, 5, 7]
+    assert seqs(await log.read(SESSION, 4, through=7)) == [5, 6, 7]
+    assert await log.read(SESSION, 7, through=6) == await log.read(SESSION, 7, types={"usage"}, through=6) == []
 
 
 async def test_events_are_read_as_the_lines_they_are_on_the_wire(log: Log) -> None:
@@ -102,6 +105,8 @@ async def test_the_last_event_of_a_type_is_found(log: Log) -> None:
     await log.append(Batch(SESSION, lease.epoch, 0, [*tokens(1, 5), expired, *tokens(7, 3)]))
     assert await log.last(SESSION, {"approval_expired"}) == expired
     assert await log.last(SESSION, {"approval_expired"}, 6) is None
+    assert await log.last(SESSION, {"approval_expired"}, 0, 6) == expired
+    assert await log.last(SESSION, {"approval_expired"}, 0, 5) is None
     assert await log.last(SESSION, {"user_message"}) is None
     found = [await log.last(SESSION, {"assistant_token", "approval_expired"}, after) for after in (0, 8, 9)]
     assert seqs([event for event in found if event]) == [9, 9]

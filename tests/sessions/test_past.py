@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from itertools import chain
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from buddy.log.owners import this_owner
 from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import EVENTS, LASTING, AssistantMessage, EventBody, RunComplete, RunStarted
 from buddy.sessions.fork import Entry
-from buddy.sessions.past import NEAR, read_past
+from buddy.sessions.past import read_past
 from buddy.sessions.state import SessionFold
 from tests.log.records import SESSION, record
 from tests.protocol.anything import shapes
@@ -89,11 +90,11 @@ async def check(events: list[Event]) -> None:
     lease = await log.create(record(), this_owner())
     await log.append(Batch(SESSION, lease.epoch, 0, events))
     everything = [(event, event.body()) for event in events]
-    for last_seq in (len(events), len(events) + NEAR):
-        past = await read_past(log, SESSION, last_seq)
-        assert past.fold() == folded(everything)
-        assert native(await past.entries(Native.lasting)) == native(everything)
-        assert external(await past.entries(history.LASTING)) == external(everything)
+    with patch("buddy.sessions.past.PAGE", 3):
+        past = await read_past(log, SESSION, len(events))
+    assert past.fold == folded(everything)
+    for types, observed in ((Native.lasting, native), (history.LASTING, external)):
+        assert observed([entry async for page in past.pages(types) for entry in page]) == observed(everything)
 
 
 def folded(entries: Iterable[Entry]) -> SessionFold:

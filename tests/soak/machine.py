@@ -5,9 +5,6 @@ import os
 import sys
 from pathlib import Path
 
-import apsw
-
-from buddy.log.database import connect
 from buddy.protocol.envelopes import Event
 from tests.daemon.test_recovery import as_events
 from tests.faults.scenario import left_behind
@@ -17,6 +14,7 @@ from tests.harness.logs import read_state_dir
 from tests.harness.processes import CANARY, ROOT, SOURCES
 from tests.harness.scripts import Reply
 from tests.harness.wire_client import Message, WireClient
+from tests.soak.past import Past, lengthen, runs
 
 MCP = """
 [mcp.servers.soak]
@@ -72,22 +70,9 @@ class Machine:
         last = self.archived(session_id)
         self.pruned.setdefault(session_id, []).extend(event for event in as_events(messages) if event.seq > last)
 
-    def lengthen(self, session_id: str, events: int) -> None:
-        """Give a session of a stopped daemon a long past: texts that a model streamed."""
-        db = connect(self.daemon.state_dir / "buddy.db", apsw.SQLITE_OPEN_READWRITE)
-        try:
-            row = "SELECT key, last_seq FROM sessions WHERE id = ?"
-            key, last_seq = db.execute(row, (session_id,)).get
-            db.execute("BEGIN IMMEDIATE")
-            db.execute(
-                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3) INSERT INTO events "
-                """SELECT ?1, ?2 + i, 1, NULL, 'warning', '{"code":"NOTE","message":"a note of the past"}' FROM n""",
-                (key, last_seq, events),
-            )
-            db.execute("UPDATE sessions SET last_seq = last_seq + ? WHERE key = ?", (events, key))
-            db.execute("COMMIT")
-        finally:
-            db.close()
+    def lengthen(self, session_id: str, events: int, past: Past = runs) -> None:
+        """Give a session of a stopped daemon a long past."""
+        lengthen(self.daemon.state_dir / "buddy.db", session_id, events, past)
 
     async def violations(self, to_end: list[WireClient]) -> list[str]:
         """What the checker finds in the log, the ledger, and what clients received."""

@@ -193,7 +193,7 @@ async def test_plan_mode_can_be_switched_and_a_restart_and_a_fork_keep_it(tmp_pa
         session = host.runtime.sessions.live(client.session_id)
         assert session is not None
         past = await read_past(log, client.session_id, session.journal.last_seq)
-        assert past.fold().is_planning
+        assert past.fold.is_planning
         copy, _ = await host.runtime.sessions.fork(client.session_id, session.journal.last_seq, "cli")
         assert copy.fold.is_planning
         reply = await client.api.request(

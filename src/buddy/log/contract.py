@@ -190,8 +190,10 @@ class EventLog(Protocol):
         """
         ...
 
-    async def read(self, session_id: str, after: int, limit: int = 500, types: Collection[str] = ()) -> list[Event]:
-        """The next events after a seq, optionally only of certain types."""
+    async def read(
+        self, session_id: str, after: int, limit: int = 500, types: Collection[str] = (), through: int | None = None
+    ) -> list[Event]:
+        """The next events after a seq, optionally only of certain types, and up to another seq."""
         ...
 
     async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
@@ -202,8 +204,10 @@ class EventLog(Protocol):
         """
         ...
 
-    async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
-        """The last event of these types after a seq."""
+    async def last(
+        self, session_id: str, types: Collection[str], after: int = 0, through: int | None = None
+    ) -> Event | None:
+        """The last event of these types after a seq, up to another."""
         ...
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:

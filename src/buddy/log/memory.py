@@ -85,20 +85,26 @@ class MemoryLog:
         self._waiters.wake(batch.session_id)
         return session.record.last_seq
 
-    async def read(self, session_id: str, after: int, limit: int = 500, types: Collection[str] = ()) -> list[Event]:
+    async def read(
+        self, session_id: str, after: int, limit: int = 500, types: Collection[str] = (), through: int | None = None
+    ) -> list[Event]:
         session = self._sessions.get(session_id)
         if session is None:
             return []
-        start = max(after + 1 - session.record.first_seq, 0)
+        first_seq, limit = session.record.first_seq, max(limit, 0)
+        start = max(after + 1 - first_seq, 0)
+        end = len(session.events) if through is None else max(through + 1 - first_seq, 0)
         if not types:
-            return session.events[start : start + max(limit, 0)]
-        return [event for event in session.events[start:] if event.type in types][: max(limit, 0)]
+            return session.events[start : min(start + limit, end)]
+        return [event for event in session.events[start:end] if event.type in types][:limit]
 
     async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
         return event_lines(await self.read(session_id, after, self._last_seq(session_id)), after, size)
 
-    async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
-        events = await self.read(session_id, after, self._last_seq(session_id), types)
+    async def last(
+        self, session_id: str, types: Collection[str], after: int = 0, through: int | None = None
+    ) -> Event | None:
+        events = await self.read(session_id, after, self._last_seq(session_id), types, through)
         return events[-1] if events else None
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:

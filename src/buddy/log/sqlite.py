@@ -5,9 +5,10 @@ separate read-only connection and never wait for the writer; several processes m
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec import Raw
 
@@ -43,6 +44,11 @@ _EVENTS = """
 SELECT seq, ts, type, CAST(payload AS BLOB), run_id FROM events
 WHERE session = (SELECT key FROM sessions WHERE id = ?) AND seq > ?
 """
+_READ = f"{_EVENTS} AND seq <= ? ORDER BY seq LIMIT ?"
+_NO_END = 2**63 - 1
+_RANGE = "SELECT first_seq, last_seq FROM sessions WHERE id = ?"
+WINDOW = 4096
+"""The number of events that are searched for types at a time: no index has their types, so each one is looked at."""
 
 # `Event.line`, built and joined by SQLite: reading the rows one by one in Python takes 50 % longer.
 _HEAD = f'{{"v":"{VERSION}","kind":"event","sessionId":"%s",'
@@ -101,8 +107,21 @@ class SqliteLog:
         work = partial(self._appends.append, batch, self._clock())
         return self._writer.submit(work, durable=batch.durable)
 
-    async def read(self, session_id: str, after: int, limit: int = 500, types: Collection[str] = ()) -> list[Event]:
-        return self._events(session_id, after, types, "ORDER BY seq LIMIT ?", limit)
+    async def read(
+        self, session_id: str, after: int, limit: int = 500, types: Collection[str] = (), through: int | None = None
+    ) -> list[Event]:
+        if not types:
+            values = (session_id, after, _NO_END if through is None else through, max(limit, 0))
+            return _events_of(session_id, self._reader.execute(_READ, values))
+        events: list[Event] = []
+        first_seq, last_seq = self._range(session_id)
+        after, end = max(after, first_seq - 1), last_seq if through is None else min(through, last_seq)
+        while len(events) < limit and after < end:
+            before, after = after, min(after + WINDOW, end)
+            events += self._find(session_id, (before, after), types, "ASC", limit - len(events))
+            if after < end:
+                await asyncio.sleep(0)  # others are served in between
+        return events
 
     async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
         head = _HEAD % session_id
@@ -117,13 +136,25 @@ class SqliteLog:
             size -= len(joined)
         return b"".join(lines), after
 
-    async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
-        return next(iter(self._events(session_id, after, types, "ORDER BY seq DESC LIMIT ?", 1)), None)
+    async def last(
+        self, session_id: str, types: Collection[str], after: int = 0, through: int | None = None
+    ) -> Event | None:
+        first_seq, last_seq = self._range(session_id)
+        after, end = max(after, first_seq - 1), last_seq if through is None else min(through, last_seq)
+        while after < end:
+            start = max(after, end - WINDOW)
+            found = self._find(session_id, (start, end), types, "DESC", 1)
+            if found:
+                return found[0]
+            end = start
+            await asyncio.sleep(0)  # others are served in between
+        return None
 
-    def _events(self, session_id: str, after: int, types: Collection[str], order: str, limit: int) -> list[Event]:
-        only = f"AND type IN ({', '.join('?' * len(types))})" if types else ""
-        found = self._reader.execute(f"{_EVENTS} {only} {order}", (session_id, after, *types, max(limit, 0)))
-        return [Event(session_id, seq, ts, kind, Raw(payload), run_id) for seq, ts, kind, payload, run_id in found]
+    def _find(
+        self, session_id: str, between: tuple[int, int], types: Collection[str], order: str, limit: int
+    ) -> list[Event]:
+        where = f"AND seq <= ? AND type IN ({', '.join('?' * len(types))}) ORDER BY seq {order} LIMIT ?"
+        return _events_of(session_id, self._reader.execute(f"{_EVENTS} {where}", (session_id, *between, *types, limit)))
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:
         loop = asyncio.get_running_loop()
@@ -139,8 +170,12 @@ class SqliteLog:
         return await self._write(partial(rows.prune, lease, before_seq), long=True)
 
     def _last_seq(self, session_id: str) -> int:
-        found: int | None = self._reader.execute("SELECT last_seq FROM sessions WHERE id = ?", (session_id,)).get
-        return found or 0
+        return self._range(session_id)[1]
+
+    def _range(self, session_id: str) -> tuple[int, int]:
+        """The seqs of the first and of the last event."""
+        found: tuple[int, int] | None = self._reader.execute(_RANGE, (session_id,)).get
+        return found or (1, 0)
 
     # --- sessions and leases ---
 
@@ -231,3 +266,7 @@ class SqliteLog:
 
     async def _write(self, work: Callable[[Database], Result], *, durable: bool = False, long: bool = False) -> Result:
         return await self._writer.submit(work, durable=durable, long=long)
+
+
+def _events_of(session_id: str, rows: Iterable[Any]) -> list[Event]:
+    return [Event(session_id, seq, ts, kind, Raw(payload), run_id) for seq, ts, kind, payload, run_id in rows]

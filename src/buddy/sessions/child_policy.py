@@ -49,7 +49,7 @@ async def _parent_of(sessions: Sessions, session_id: str) -> _Parent | None:
     record = await services.log.get(session_id) if services.elsewhere is not None else None
     if record is None or not record.is_active:
         return None
-    fold = (await read_past(services.log, session_id, record.last_seq)).fold()
+    fold = (await read_past(services.log, session_id, record.last_seq)).fold
     return _Parent(session_id, fold, policy_of(fold, services.now()))
 
 

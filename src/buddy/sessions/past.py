@@ -1,92 +1,136 @@
-"""Reads a session's log when it is opened: of complete runs, only the events with a lasting effect.
+"""Reads a session's log when it is opened: only the events that its folds need, a page at a time.
 
-Invariants: the folds are the same as from the full log; each names the events that still affect it once their run is
-complete. Since the last complete run, every event that is not transient is read.
+Invariants: the folds are the same as from the full log. Of complete runs, the session itself needs its settings, and of
+what each run replaces only the latest; its backend names the types that it needs. Since the last complete run, every
+event is read that is neither transient nor informational, unless the backend needs that, too.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection, Iterable
 from collections.abc import Set as AbstractSet
 
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import LASTING, EventBody, events_where
+from buddy.protocol.events import EVENTS, EventBody, events_where
+from buddy.protocol.facts import Informational
 from buddy.sessions.fork import Entry
 from buddy.sessions.spill import restore_spilled
 from buddy.sessions.state import SessionFold
 
+SETTINGS = frozenset(
+    {
+        *("session_started", "user_message", "session_compacted"),
+        *("approval_policy_changed", "approval_received", "model_switched"),
+    }
+)
+REPLACED = ("assistant_message", "usage")
+"""Of complete runs, a session needs the latest of each."""
 PIECES = frozenset({"assistant_token", "thinking_token"})
-KEPT_OPEN = events_where(lambda facts: not facts.transient)
+NOTES = frozenset(name for name, body in EVENTS.items() if issubclass(body, Informational))
+KEPT_OPEN = events_where(lambda facts: not facts.transient) - NOTES
 ENDS_REPLY = events_where(lambda facts: facts.ends_reply)
 PAGE = 500
-NEAR = 10_000
-"""How far back to look for the end of a run; if there is none, everything is read as part of an open run."""
 
 
 class RecordedSession:
     """Created by `read_past`; use it immediately, while holding the session's lease."""
 
-    def __init__(self, log: Log, session_id: str, over: int, left: list[Entry], since: list[Entry]) -> None:
+    def __init__(self, log: Log, session_id: str, complete: Event | None, last_seq: int) -> None:
+        self.fold = SessionFold()
         self._log = log
         self._session_id = session_id
-        self._over = over
-        self._left = left
-        self._since = since
+        self._complete = complete
+        self._over = complete.seq if complete else 0
+        self._last_seq = last_seq
+        self._open = (self._over, self._over)  # between which an open run has what it needs
+        self._piece: Event | None = None
 
-    def fold(self) -> SessionFold:
-        fold = SessionFold()
-        for event, body in [*self._left, *self._since]:
-            if body is not None:
-                fold.apply(event, body)
-        return fold
+    async def read(self) -> None:
+        """Fold the session's own state."""
+        latest = [await self._latest(kind) for kind in REPLACED]
+        async for page in self._read(SETTINGS, 0, self._over, [*latest, self._complete]):
+            self._apply(page)
+        settled = first = last = self._over
+        async for page in self._read(KEPT_OPEN, self._over, self._last_seq):
+            self._apply(page)
+            first = first if first > self._over else page[0][0].seq
+            last = page[-1][0].seq
+            settled = next((event.seq for event, _ in reversed(page) if event.type in ENDS_REPLY), settled)
+        self._open = (max(first - 1, self._over), last)
+        if self.fold.run is not None:  # was a reply under way?
+            self._piece = await self._log.last(self._session_id, PIECES, settled, self._last_seq)
+            self._apply([] if self._piece is None else [(self._piece, self._piece.body())])
 
-    async def entries(self, types: AbstractSet[str]) -> list[Entry]:
+    async def pages(self, types: AbstractSet[str]) -> AsyncIterator[list[Entry]]:
         """The events of the open run, and from complete runs those of these types and the last `usage`."""
-        if types <= LASTING:
-            left = [entry for entry in self._left if entry[0].type in types or entry[0].type == "usage"]
-        else:
-            left = await read_entries(self._log, self._session_id, types=types, through=self._over)
-        return [*left, *self._since]
+        async for page in self._read(types, 0, self._over, [await self._latest("usage")]):
+            yield page
+        notes = types & NOTES
+        after, through = (self._over, self._last_seq) if notes else self._open
+        async for page in self._read(KEPT_OPEN | notes, after, through):
+            yield page
+        if self._piece is not None:
+            yield [(self._piece, self._piece.body())]
+
+    async def _latest(self, kind: str) -> Event | None:
+        return await self._log.last(self._session_id, (kind,), 0, self._over) if self._over else None
+
+    async def _read(
+        self, types: AbstractSet[str], after: int, through: int, others: Iterable[Event | None] = ()
+    ) -> AsyncIterator[list[Entry]]:
+        """The events of these types, and others in their places."""
+        extra = [event for event in others if event is not None and event.type not in types]
+        async for page in read_pages(self._log, self._session_id, after, types=types, through=through):
+            before = [event for event in extra if event.seq < page[-1][0].seq]
+            extra = [event for event in extra if event not in before]
+            yield sorted([*page, *await _with_bodies(self._log, before)], key=_seq) if before else page
+        if extra:
+            yield sorted(await _with_bodies(self._log, extra), key=_seq)
+
+    def _apply(self, page: Iterable[Entry]) -> None:
+        for event, body in page:
+            if body is not None:
+                self.fold.apply(event, body)
 
 
 async def read_past(log: Log, session_id: str, last_seq: int) -> RecordedSession:
-    complete = await log.last(session_id, ("run_complete",), last_seq - NEAR)
-    over = complete.seq if complete else 0
-    left = await read_entries(log, session_id, types=LASTING, through=over)
-    usage = await log.last(session_id, ("usage",)) if over else None
-    if usage is not None and usage.seq <= over:
-        left = sorted([*left, (usage, usage.body())], key=_seq)
-    since = await _read_since(log, session_id, over) if over < last_seq else []
-    return RecordedSession(log, session_id, over, left, since)
+    complete = await log.last(session_id, ("run_complete",), 0, last_seq)
+    past = RecordedSession(log, session_id, complete, last_seq)
+    await past.read()
+    return past
 
 
-async def _read_since(log: Log, session_id: str, over: int) -> list[Entry]:
-    since = await read_entries(log, session_id, over, types=KEPT_OPEN)
-    settled = next((event.seq for event, _ in reversed(since) if event.type in ENDS_REPLY), over)
-    piece = await log.last(session_id, PIECES, settled)  # whether a reply was under way
-    return since if piece is None else sorted([*since, (piece, piece.body())], key=_seq)
+async def read_pages(
+    log: Log, session_id: str, after: int = 0, *, types: Collection[str] = (), through: int | None = None
+) -> AsyncIterator[list[Entry]]:
+    """Every event, or those of some types, with its full body; None for a type this version does not know."""
+    while through is None or after < through:
+        events = await log.read(session_id, after, PAGE, types, through)
+        if events:
+            yield await _with_bodies(log, events)
+        if len(events) < PAGE:
+            break
+        after = events[-1].seq
+        await asyncio.sleep(0)  # others are served in between, however long the log is
 
 
 async def read_entries(
     log: Log, session_id: str, after: int = 0, *, types: Collection[str] = (), through: int | None = None
 ) -> list[Entry]:
-    """Every event, or those of some types, with its full body; None for a type this version does not know."""
+    """All pages in one list: for types that are rare."""
+    pages = read_pages(log, session_id, after, types=types, through=through)
+    return [entry async for page in pages for entry in page]
+
+
+async def _with_bodies(log: Log, events: Iterable[Event]) -> list[Entry]:
     entries: list[Entry] = []
-    while through is None or after < through:
-        events = await log.read(session_id, after, PAGE, types)
-        for event in events:
-            if through is not None and event.seq > through:
-                return entries
-            body = event.body()
-            entries.append((event, await _body(log, event) if body is not None and body.blobs else body))
-        if len(events) < PAGE:
-            break
-        after = events[-1].seq
-        await asyncio.sleep(0)  # others are served in between, however long the log is
+    for event in events:
+        body = event.body()
+        entries.append((event, await _restored(log, event) if body is not None and body.blobs else body))
     return entries
 
 
-async def _body(log: Log, event: Event) -> EventBody | None:
+async def _restored(log: Log, event: Event) -> EventBody | None:
     async def read(blob: str) -> bytes | None:
         found = await log.read_blob(blob)
         return found[0] if found else None

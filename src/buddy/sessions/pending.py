@@ -18,6 +18,6 @@ async def pending_approvals(sessions: Sessions, user: str | None = None) -> list
         is_elsewhere = record.state == "awaiting_approval" and record.session_id not in open_here
         if is_elsewhere and user in (None, record.user):
             past = await read_past(log, record.session_id, record.last_seq)
-            found += pending_of(past.fold(), record.session_id)
+            found += pending_of(past.fold, record.session_id)
     now = sessions.services.clock()
     return [asked for asked in found if asked.expires_at > now]

@@ -269,7 +269,7 @@ class Sessions:
         lease = await self.acquire(session_id)
         record = await self.record(session_id)  # the previous owner may have written until now
         past = await read_past(self.services.log, session_id, record.last_seq)
-        fold = past.fold()
+        fold = past.fold
         try:
             await check_place(self.services, session_id, fold.started)
             place, backend = await _rebuild(self.factories, record, fold, past, model)
@@ -295,7 +295,7 @@ class Sessions:
         if lease is None:
             return
         record = await self.record(session_id)
-        fold = (await read_past(self.services.log, session_id, record.last_seq)).fold()
+        fold = (await read_past(self.services.log, session_id, record.last_seq)).fold
         await unavailable_session(self.services, record, lease, fold, "").announce_gap(requested, record.first_seq)
         await self.services.release(lease, resume=record.is_active)
 
@@ -348,11 +348,12 @@ async def _rebuild(
         if instead is None or fold.run is not None:
             raise
         backend = factories.backend(located, instead.profile, instead.model)
-    for event, body in await past.entries(backend.lasting | {"tool_result"}):
-        if body is not None:
-            backend.observe(event.seq, body)
-        if isinstance(body, ToolResult) and body.output is not None:
-            place.outputs.add(body.output)
+    async for page in past.pages(backend.lasting | {"tool_result"}):
+        for event, body in page:
+            if body is not None:
+                backend.observe(event.seq, body)
+            if isinstance(body, ToolResult) and body.output is not None:
+                place.outputs.add(body.output)
     return place, backend
 
 

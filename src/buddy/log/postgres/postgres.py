@@ -36,9 +36,10 @@ _EVENTS = """
 SELECT seq, ts, type, payload, run_id FROM events
 WHERE session = (SELECT key FROM sessions WHERE id = $1) AND seq > $2
 """
-_READ = f"{_EVENTS} ORDER BY seq LIMIT $3"
-_READ_TYPES = f"{_EVENTS} AND type = ANY($4::text[]) ORDER BY seq LIMIT $3"
-_LAST = f"{_EVENTS} AND type = ANY($3::text[]) ORDER BY seq DESC LIMIT 1"
+_READ = f"{_EVENTS} AND seq <= $4 ORDER BY seq LIMIT $3"
+_READ_TYPES = f"{_EVENTS} AND seq <= $4 AND type = ANY($5::text[]) ORDER BY seq LIMIT $3"
+_LAST = f"{_EVENTS} AND type = ANY($3::text[]) AND seq <= $4 ORDER BY seq DESC LIMIT 1"
+_NO_END = 2**63 - 1
 _PORTION = 1000
 # As many events as make up a size, without sending the rest.
 _SIZED = f"""
@@ -117,9 +118,12 @@ class PostgresLog:
         check_shape(batch)
         return self._appends.submit(batch, self._clock())
 
-    async def read(self, session_id: str, after: int, limit: int = 500, types: Collection[str] = ()) -> list[Event]:
+    async def read(
+        self, session_id: str, after: int, limit: int = 500, types: Collection[str] = (), through: int | None = None
+    ) -> list[Event]:
+        values = (session_id, after, max(limit, 0), _NO_END if through is None else through)
         more = (list(types),) if types else ()
-        found = await self.reads.fetch(_READ_TYPES if types else _READ, session_id, after, max(limit, 0), *more)
+        found = await self.reads.fetch(_READ_TYPES if types else _READ, *values, *more)
         return list(map(partial(rows.event_of, session_id), found))
 
     async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
@@ -133,8 +137,11 @@ class PostgresLog:
                 break
         return b"".join(lines), after
 
-    async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
-        found = await self.reads.fetch(_LAST, session_id, after, list(types))
+    async def last(
+        self, session_id: str, types: Collection[str], after: int = 0, through: int | None = None
+    ) -> Event | None:
+        end = _NO_END if through is None else through
+        found = await self.reads.fetch(_LAST, session_id, after, list(types), end)
         return rows.event_of(session_id, found[0]) if found else None
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:

@@ -1,0 +1,67 @@
+"""A session of many events: opening it reads what is needed, a page at a time."""
+
+from collections.abc import Collection
+
+import pytest
+
+from buddy.backends.native.loop import Native
+from buddy.log.contract import Batch
+from buddy.log.memory import MemoryLog
+from buddy.log.owners import this_owner
+from buddy.protocol.envelopes import Event, event_of
+from buddy.protocol.events import SessionStarted
+from buddy.sessions import past
+from tests.log.records import SESSION, record
+from tests.soak.past import Past, notes, open_run, runs
+
+MANY = 6000
+
+
+class CountingLog(MemoryLog):
+    """Knows how many events were read, and the longest page."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: 1)
+        self.count = 0
+        self.longest = 0
+        self.kinds: set[str] = set()
+
+    async def read(
+        self, session_id: str, after: int, limit: int = 500, types: Collection[str] = (), through: int | None = None
+    ) -> list[Event]:
+        events = await super().read(session_id, after, limit, types, through)
+        self.count += len(events)
+        self.longest = max(self.longest, len(events))
+        self.kinds |= {event.type for event in events}
+        return events
+
+    async def last(
+        self, session_id: str, types: Collection[str], after: int = 0, through: int | None = None
+    ) -> Event | None:
+        before = self.count, self.longest, self.kinds
+        found = await super().last(session_id, types, after, through)
+        self.count, self.longest, self.kinds = before
+        return found
+
+
+async def long_log(kind: Past) -> CountingLog:
+    log = CountingLog()
+    lease = await log.create(record(), this_owner())
+    started = SessionStarted(
+        session_id=SESSION, state="idle", mode="interactive", provider="default", sandbox_provider="local"
+    )
+    events = [event_of(started, session_id=SESSION, seq=1, ts=1), *kind(SESSION, 1, MANY)]
+    await log.append(Batch(SESSION, lease.epoch, 0, events))
+    return log
+
+
+@pytest.mark.parametrize(("kind", "at_most"), [(notes, 2), (runs, 400), (open_run, 1400)])
+async def test_opening_reads_what_is_needed(kind: Past, at_most: int) -> None:
+    log = await long_log(kind)
+    opened = await past.read_past(log, SESSION, MANY + 1)
+    async for _ in opened.pages(Native.lasting):
+        pass
+    assert log.count <= at_most
+    assert log.longest <= past.PAGE
+    assert not log.kinds & {"warning", "assistant_token", "assistant_done"}
+    assert (opened.fold.run is None) == (kind is not open_run)
