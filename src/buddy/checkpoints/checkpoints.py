@@ -66,11 +66,16 @@ class Checkpoints:
 
     async def end(self, key: CallKey, scope: Scope) -> Ended | None:
         """What a call changed. Contents that take long are stored in slices, so that other sessions can go on."""
-        found = await self._do(lambda store: store.end(key, scope, may_wait=True))
+
+        def end_and_prune(store: Store) -> Ended | list[str] | None:
+            found = store.end(key, scope, may_wait=True)
+            prune_if_due(store)
+            return found
+
+        found = await self._do(end_and_prune)
         if isinstance(found, list):
             await self._fill(scope.root, frozenset(found), END_SECONDS)
             found = await self._do(lambda store: store.conclude(key, scope.root))
-        await self._do(prune_if_due)
         return found
 
     async def split(self, key: CallKey, following: CallKey, scope: Scope) -> Ended | None:

@@ -98,9 +98,15 @@ class ActiveRun:
         target = self.place.target.name
         self.emit(ToolClaimed(call_id=call_id, attempt=1, tier=tier, target=target, digest=digest))
         # Qualified by run: after a prune, earlier call ids are unknown, and some models reuse them.
-        await self._journal.commit(Rows(claim=Claim(f"{self.run_id}/{call_id}", 1, digest)), durable=True)
+        row = Rows(claim=Claim(f"{self.run_id}/{call_id}", 1, digest))
+        # The look at the files takes about as long as syncing the claim to the disk. The call waits for both.
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._journal.commit(row, durable=True))
+                group.create_task(self.files.begin(self.run_id, call_id, self._intents.pop(call_id, None)))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
         faults.reached("claim.after")
-        await self.files.begin(self.run_id, call_id, self._intents.pop(call_id, None))
 
     async def consult_hooks(self, question: Question) -> bool:
         call = self._state.open_calls.get(question.call_id)

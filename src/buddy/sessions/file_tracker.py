@@ -1,6 +1,6 @@
 """Records what each call of a session changes in its workspace.
 
-Invariants: a checkpoint is begun after its call is claimed and before the call starts; what a call changed is looked
+Invariants: a checkpoint is begun while its call is claimed, before the call starts; what a call changed is looked
 for while the run goes on, and recorded before the next such call begins and before the run ends; if checkpoints fail,
 the run goes on and the user learns of it once.
 """
