@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from buddy.backends.native.pinned import SEPARATOR, Pins
 from buddy.protocol.envelopes import event_of
-from buddy.protocol.events import SessionStarted
-from buddy.sessions.fork import fork_events
+from buddy.protocol.events import SessionCompacted, SessionStarted
+from buddy.sessions.fork import COPIED, DECISIVE, Boundary, Copier
 from buddy.steps import at_once
 from tests.backends.test_transcript import Story, compacted, told, user
 from tests.backends.wires import invalid_on_any_wire
@@ -25,7 +25,18 @@ def test_a_fork_from_anywhere_has_a_valid_history(steps: list[tuple[int, int]], 
         (event_of(body, session_id="sess_1", seq=seq, ts=1, run_id=None), body)
         for seq, body in enumerate(story.bodies, 1)
     ]
-    copies = [body for event in fork_events(entries, at, STARTED, "cli", 2) if (body := event.body())]
+    boundary, of_few = Boundary(), Boundary()
+    for event, body in entries[:at]:
+        boundary.observe(event, body)
+        if event.type in DECISIVE:
+            of_few.observe(event, body)
+    assert boundary.seq == of_few.seq
+    compacted_through = [body.through_seq for _, body in entries if isinstance(body, SessionCompacted)]
+    copier = Copier(STARTED, 1, compacted_through)
+    events = [copier.begin()]
+    events += [copier.copy(event) for event, _ in entries[: boundary.seq] if event.type in COPIED]
+    events += [*copier.end("sess_1", boundary.seq, "cli", 2)]
+    copies = [body for event in events if (body := event.body())]
     transcript = told(*copies, user("go on"))
     assert invalid_on_any_wire(transcript.closed()) is None
     assert transcript.asked is transcript.closed()[-1]

@@ -355,3 +355,21 @@ async def test_sessions_are_found_by_words_state_and_page(log: Log) -> None:
     assert await found(2, after=(2, "sess_4")) == ["3", "2"]
     assert await found(after=(1, "sess_2")) == ["1"]
     assert await found(query="100%_'\"") == []
+
+
+async def test_a_session_is_listed_once_it_is_complete(log: Log) -> None:
+    lease = await log.create(record(), "owner", is_complete=False)
+    await log.append(batch(lease, 0, 2))
+    assert await log.get(SESSION) is None
+    assert await log.newest(10) == await log.active() == []
+    assert await log.incomplete() == [SESSION]
+    await log.append(changed(batch(lease, 2), state="idle"))
+    assert await log.incomplete() == []
+    assert [one.session_id for one in await log.newest(10)] == [SESSION]
+
+
+async def test_an_incomplete_session_is_deleted(log: Log) -> None:
+    await log.create(record(), "owner", is_complete=False)
+    again = await log.acquire(SESSION, "owner")
+    assert again is not None and await log.delete(SESSION, again.epoch)
+    assert await log.incomplete() == []

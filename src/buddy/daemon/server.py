@@ -32,6 +32,7 @@ from buddy.daemon.storage import prune_daily
 from buddy.daemon.web.web import Web
 from buddy.errors import UserError
 from buddy.protocol.daemon_requests import RestartDaemon
+from buddy.sessions.forking import discard_incomplete
 from buddy.sessions.handing_over import settle
 from buddy.targets.confine.deferred import prove_soon
 
@@ -126,6 +127,7 @@ class _Daemon:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._web.serve(*web) if web is not None else self._web.reopen())
             group.create_task(prune_checkpoints(self._runtime.checkpoints))
+            group.create_task(discard_incomplete(self._runtime.sessions))
             restarting = group.create_task(self._hand_over_when_asked())
             pruning = group.create_task(prune_daily(self._runtime, self._places.state_dir))
             await self._runtime.stopping.wait()

@@ -55,6 +55,10 @@ class SessionRecord(Struct, frozen=True):
         return self.state in ("running", "awaiting_approval")
 
 
+INCOMPLETE = "incomplete"
+"""What the row of a session that is being copied or deleted has in place of its state."""
+
+
 class UserUsage(Struct, frozen=True):
     """What counts against a user's limits: sessions, those of them with a run, and the cost of a day."""
 
@@ -220,8 +224,15 @@ class EventLog(Protocol):
 
 
 class SessionRows(Protocol):
-    async def create(self, record: SessionRecord, owner: str) -> Lease:
-        """Create the row and its first lease, epoch 1."""
+    async def create(self, record: SessionRecord, owner: str, *, is_complete: bool = True) -> Lease:
+        """Create the row and its first lease, epoch 1.
+
+        Unless it `is_complete`, neither `get` nor a list has it until a batch sets its state.
+        """
+        ...
+
+    async def incomplete(self) -> list[str]:
+        """Sessions whose creation or deletion has not ended, by whichever process it is done."""
         ...
 
     async def get(self, session_id: str) -> SessionRecord | None: ...

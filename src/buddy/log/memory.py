@@ -44,6 +44,7 @@ class _Session:
         self.inbox: dict[str, InboxItem] = {}
         self.inbox_keys: set[str] = set()
         self.blobs: set[str] = set()
+        self.is_complete = True
 
 
 class MemoryLog:
@@ -144,23 +145,27 @@ class MemoryLog:
 
     # --- sessions and leases ---
 
-    async def create(self, record: SessionRecord, owner: str) -> Lease:
+    async def create(self, record: SessionRecord, owner: str, *, is_complete: bool = True) -> Lease:
         if record.session_id in self._sessions:
             raise LogError(f"{record.session_id} exists already")
         record = msgspec.structs.replace(record, first_seq=1, last_seq=0)
-        self._sessions[record.session_id] = _Session(record, owner)
+        self._sessions[record.session_id] = session = _Session(record, owner)
+        session.is_complete = is_complete
         self._seen[owner] = self._clock()
         return Lease(record.session_id, 1, owner)
 
     async def get(self, session_id: str) -> SessionRecord | None:
         session = self._sessions.get(session_id)
-        return session.record if session else None
+        return session.record if session and session.is_complete else None
+
+    async def incomplete(self) -> list[str]:
+        return [session_id for session_id, session in self._sessions.items() if not session.is_complete]
 
     async def newest(self, limit: int, root_path: str | None = None) -> list[SessionRecord]:
         return await self.find(SessionQuery(limit, root_path))
 
     async def find(self, query: SessionQuery) -> list[SessionRecord]:
-        records = [session.record for session in reversed(self._sessions.values())]
+        records = [session.record for session in reversed(self._sessions.values()) if session.is_complete]
         found = sorted(filter(query.matches, records), key=lambda record: -record.updated_at)
         if query.after:
             used, session_id = query.after
@@ -171,7 +176,7 @@ class MemoryLog:
         return found[: max(query.limit, 0)]
 
     async def active(self) -> list[SessionRecord]:
-        records = [session.record for session in self._sessions.values()]
+        records = [session.record for session in self._sessions.values() if session.is_complete]
         return [record for record in records if record.is_active]
 
     async def usage_of(self, user: str, day: int) -> UserUsage:
@@ -325,6 +330,7 @@ def _check_head(session: _Session, batch: Batch) -> None:
 
 def _write(session: _Session, batch: Batch, now: int) -> None:
     session.events.extend(batch.events)
+    session.is_complete = session.is_complete or batch.state is not None
     session.record = msgspec.structs.replace(
         session.record,
         last_seq=batch.expected_seq + len(batch.events),

@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from buddy.errors import Fenced, LogError, UserError
 from buddy.log.contract import (
+    INCOMPLETE,
     ApprovalRecord,
     InboxItem,
     Lease,
@@ -27,7 +28,9 @@ from buddy.protocol.envelopes import Event
 from buddy.protocol.shapes import BootTime, Repo
 
 _OWNER_KEPT_MS = 24 * 3600 * 1000
-_BY_SESSION = ("events", "keys", "claims", "approvals", "inbox", "tokens", "blob_refs")
+PART = 2000
+"""The number of events that one transaction deletes: others can write in between."""
+_BY_SESSION = ("keys", "claims", "approvals", "inbox", "tokens", "blob_refs")
 _NOBODY = 0
 
 RECORD = """
@@ -37,7 +40,7 @@ SELECT id, repo, mode, state, created_at, updated_at, first_seq, last_seq, title
 # The words are bound as JSON, as their number differs.
 _FIND = f"""
 {RECORD} WHERE (?1 IS NULL OR root_path = ?1) AND (?2 IS NULL OR state = ?2) AND (?3 IS NULL OR archived = ?3)
-AND (?8 IS NULL OR user = ?8)
+AND state <> '{INCOMPLETE}' AND (?8 IS NULL OR user = ?8)
 AND (?4 IS NULL OR (updated_at, key) < (?4, coalesce((SELECT key FROM sessions WHERE id = ?5), 0)))
 AND (?6 = '[]' OR NOT EXISTS (
   SELECT 1 FROM json_each(?6) AS word
@@ -77,7 +80,7 @@ def no_session(session_id: str) -> UserError:
     return UserError(f"no session {session_id}", hint="run 'buddy session list --all' to see all sessions")
 
 
-def create(record: SessionRecord, owner: str, now: int, db: Database) -> Lease:
+def create(record: SessionRecord, state: str, owner: str, now: int, db: Database) -> Lease:
     if db.execute("SELECT count(*) FROM sessions WHERE id = ?", (record.session_id,)).get:
         raise LogError(f"{record.session_id} exists already")
     repo = msgspec.json.encode(record.repo).decode()
@@ -85,7 +88,7 @@ def create(record: SessionRecord, owner: str, now: int, db: Database) -> Lease:
         "INSERT INTO sessions (id, repo, root_path, mode, state, title, archived, facts, created_at, updated_at, epoch,"
         " owner, user) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
         (
-            *(record.session_id, repo, record.repo.root_path, record.mode, record.state, record.title),
+            *(record.session_id, repo, record.repo.root_path, record.mode, state, record.title),
             *(record.facts.archived, _encode(record.facts), record.created_at, record.updated_at, owner, record.user),
         ),
     )
@@ -117,21 +120,30 @@ def renew(owner: str, now: int, db: Database) -> None:
     db.execute("DELETE FROM owners WHERE seen < ?", (now - _OWNER_KEPT_MS,))
 
 
-def prune(lease: Lease, before_seq: int, db: Database) -> int:
+def prune(lease: Lease, before_seq: int, db: Database) -> tuple[int, bool]:
+    """Delete at most `PART` events; returns the first remaining seq, and whether all are deleted."""
     found = db.execute("SELECT key, epoch, first_seq, last_seq FROM sessions WHERE id = ?", (lease.session_id,)).get
     if found is None or found[1] != lease.epoch:
         raise Fenced(f"{lease.session_id} is not held under epoch {lease.epoch} any more")
     key, _, first_seq, last_seq = found
-    first_seq = max(first_seq, min(before_seq, last_seq + 1))
+    end = max(first_seq, min(before_seq, last_seq + 1))
+    return _delete_part(key, min(end, first_seq + PART), db), end <= first_seq + PART
+
+
+def _delete_part(key: int, first_seq: int, db: Database) -> int:
     db.execute("DELETE FROM events WHERE session = ? AND seq < ?", (key, first_seq))
     db.execute("UPDATE sessions SET first_seq = ? WHERE key = ?", (first_seq, key))
     return first_seq
 
 
-def delete(session_id: str, epoch: int | None, db: Database) -> bool:
+def begin_delete(session_id: str, epoch: int | None, db: Database) -> tuple[int, bool] | None:
+    """Delete what belongs to a session, and the first part of its events; None if there is no such session.
+
+    Returns its key, and whether all of it is deleted.
+    """
     found = db.execute("SELECT key, epoch FROM sessions WHERE id = ?", (session_id,)).get
     if found is None:
-        return False
+        return None
     key, current = found
     if epoch not in (None, current):
         raise Fenced(f"{session_id} is not held under epoch {epoch} any more")
@@ -140,6 +152,18 @@ def delete(session_id: str, epoch: int | None, db: Database) -> bool:
     db.execute(_KEEP_COST, (key,))
     for table in _BY_SESSION:
         db.execute(f"DELETE FROM {table} WHERE session = ?", (key,))  # noqa: S608 - names from the tuple above
+    gone = "UPDATE sessions SET state = ?, facts = NULL, epoch = epoch + 1 WHERE key = ?"
+    db.execute(gone, (INCOMPLETE, key))
+    return key, delete_part(key, db)
+
+
+def delete_part(key: int, db: Database) -> bool:
+    """Delete at most `PART` events of a session; with the last ones its row, and True is returned."""
+    first_seq, last_seq = db.execute("SELECT first_seq, last_seq FROM sessions WHERE key = ?", (key,)).get
+    if last_seq - first_seq >= PART:
+        _delete_part(key, first_seq + PART, db)
+        return False
+    db.execute("DELETE FROM events WHERE session = ?", (key,))
     db.execute("DELETE FROM sessions WHERE key = ?", (key,))
     return True
 

@@ -18,6 +18,7 @@ from buddy.log.batches import check_shape
 from buddy.log.blobs import FileBlobs
 from buddy.log.contract import (
     EVENTS_PER_READ,
+    INCOMPLETE,
     ApprovalRecord,
     Batch,
     InboxItem,
@@ -47,6 +48,7 @@ WHERE session = (SELECT key FROM sessions WHERE id = ?) AND seq > ?
 _READ = f"{_EVENTS} AND seq <= ? ORDER BY seq LIMIT ?"
 _NO_END = 2**63 - 1
 _RANGE = "SELECT first_seq, last_seq FROM sessions WHERE id = ?"
+_GET = f"{rows.RECORD} WHERE id = ? AND state <> ?"
 WINDOW = 4096
 """The number of events that are searched for types at a time: no index has their types, so each one is looked at."""
 
@@ -167,7 +169,10 @@ class SqliteLog:
         return True
 
     async def prune(self, lease: Lease, before_seq: int) -> int:
-        return await self._write(partial(rows.prune, lease, before_seq), long=True)
+        while True:
+            first_seq, is_done = await self._write(partial(rows.prune, lease, before_seq), long=True)
+            if is_done:
+                return first_seq
 
     def _last_seq(self, session_id: str) -> int:
         return self._range(session_id)[1]
@@ -179,11 +184,16 @@ class SqliteLog:
 
     # --- sessions and leases ---
 
-    async def create(self, record: SessionRecord, owner: str) -> Lease:
-        return await self._write(partial(rows.create, record, owner, self._clock()))
+    async def create(self, record: SessionRecord, owner: str, *, is_complete: bool = True) -> Lease:
+        state = record.state if is_complete else INCOMPLETE
+        return await self._write(partial(rows.create, record, state, owner, self._clock()))
+
+    async def incomplete(self) -> list[str]:
+        found = self._reader.execute("SELECT id FROM sessions WHERE state = ?", (INCOMPLETE,))
+        return [session_id for (session_id,) in found]
 
     async def get(self, session_id: str) -> SessionRecord | None:
-        found = rows.records_of(self._reader.execute(f"{rows.RECORD} WHERE id = ?", (session_id,)))
+        found = rows.records_of(self._reader.execute(_GET, (session_id, INCOMPLETE)))
         return found[0] if found else None
 
     async def newest(self, limit: int, root_path: str | None = None) -> list[SessionRecord]:
@@ -203,12 +213,15 @@ class SqliteLog:
         return rows.cost_of(day, self._reader)
 
     async def delete(self, session_id: str, epoch: int | None = None) -> bool:
-        existed = await self._write(partial(rows.delete, session_id, epoch), durable=True, long=True)
-        if existed:
+        begun = await self._write(partial(rows.begin_delete, session_id, epoch), durable=True, long=True)
+        if begun is not None:
             self._waiters.wake(session_id)
+            key, is_done = begun
+            while not is_done:
+                is_done = await self._write(partial(rows.delete_part, key), long=True)
             discarded = [blob for blob in rows.unnamed_blobs(self._reader) if self._blobs.discard(blob)]
             await self._write(partial(rows.forget_blobs, discarded))
-        return existed
+        return begun is not None
 
     async def acquire(self, session_id: str, owner: str) -> Lease | None:
         return await self._write(partial(rows.acquire, session_id, owner, self._clock()))

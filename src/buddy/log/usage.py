@@ -5,6 +5,7 @@ from pathlib import Path
 import apsw
 from msgspec import Struct
 
+from buddy.log.contract import INCOMPLETE
 from buddy.log.schema import explain, open_reader
 
 DATABASE = "buddy.db"
@@ -15,7 +16,7 @@ _SESSIONS = f"""
 SELECT s.id, coalesce(s.title, ''), s.state, s.updated_at, coalesce(e.events, 0), coalesce(e.size, 0)
 FROM sessions s LEFT JOIN (
   SELECT session, count(*) AS events, sum(octet_length(payload) + {ROW_OVERHEAD}) AS size FROM events GROUP BY session
-) e ON e.session = s.key ORDER BY s.updated_at
+) e ON e.session = s.key WHERE s.state <> '{INCOMPLETE}' ORDER BY s.updated_at
 """  # noqa: S608 - a constant
 _BLOBS = "SELECT s.id, b.blob FROM blob_refs b JOIN sessions s ON s.key = b.session"
 

@@ -5,7 +5,8 @@ cancelled; what was allowed "for this session" was meant for the original and is
 own: its session id, its seqs from 1; their contents and times are unchanged.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -53,21 +54,25 @@ from buddy.protocol.shapes import Headless, SessionOptions
 from buddy.protocol.titles import MAX_TITLE, cut_at_word, title_of
 from buddy.sessions.listing import ListedRow
 
-_COPIED = events_where(lambda facts: facts.copied)
+COPIED = events_where(lambda facts: facts.copied)
 _ENDS_STEP = events_where(lambda facts: facts.ends_step)
+DECISIVE = _ENDS_STEP | {"user_message", "tool_call"}
+"""What decides where a copy may be cut."""
 
 Entry = tuple[Event, EventBody | None]
 
 FORK = " (fork)"
 
 
-def boundary(entries: Sequence[Entry], seq: int) -> int:
-    """The seq of the last turn boundary at or before `seq`; 0 if there is none."""
-    open_calls: set[str] = set()
-    found = 0
-    for event, body in entries:
-        if event.seq > seq:
-            break
+class Boundary:
+    """Feed it events in order; `seq` is that of the last turn boundary, 0 if there is none."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self._open_calls: set[str] = set()
+
+    def observe(self, event: Event, body: EventBody | None) -> None:
+        open_calls = self._open_calls
         match body:
             case AssistantMessage() | UserMessage():
                 calls = body.tool_calls if isinstance(body, AssistantMessage) else body.insertions
@@ -109,74 +114,71 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
             ):
                 pass  # neither opens nor closes a call
         if event.type in _ENDS_STEP and not open_calls:
-            found = event.seq
-    return found
+            self.seq = event.seq
 
 
-def fork_title(title: str | None, entries: Sequence[Entry]) -> str:
+def fork_title(title: str | None, first: str) -> str:
     """The name of a copy: the original's, or else its first message, and that it is a copy."""
-    first = next((body.text for _, body in entries if isinstance(body, UserMessage)), "")
     name = cut_at_word(title or title_of(first), MAX_TITLE - len(FORK))
     return f"{name}{FORK}".strip()
 
 
-def fork_facts(copy: Sequence[Event], original: str) -> RowFacts:
-    """What the list shows of a copy; the tokens of the copied runs count as its own, as they do in its log."""
-    row = ListedRow()
-    for event in copy:
-        body = event.body() if event.type in ("usage", "session_compacted", "child_finished") else None
-        if body is not None:
-            row.apply(body)
-    return replace(row.facts, parent=original)
-
-
-def with_plan_of(entries: Sequence[Entry], seq: int, started: SessionStarted) -> SessionStarted:
-    """The start of a copy: in plan mode if the original was at `seq`, however that came about."""
-    changes = [body.plan for event, body in entries if event.seq <= seq and isinstance(body, ApprovalPolicyChanged)]
-    plan = next((plan for plan in reversed(changes) if plan is not None), None)
+def with_plan(started: SessionStarted, plan: bool | None) -> SessionStarted:
+    """The start of a copy: in plan mode if the original was, however that came about."""
     if plan is None:
         return started
     return replace(started, options=replace(started.options or SessionOptions(), plan=plan))
 
 
-def fork_events(entries: Sequence[Entry], seq: int, started: SessionStarted, by: str, now: int) -> list[Event]:
-    """The first events of the copy, beginning with `started`; `entries` are the original's, with full bodies."""
-    cut = boundary(entries, seq)
-    first = entries[0][0] if entries else None
-    copier = _Copier(started.session_id, first.ts if first else now)
-    copier.add(started)
-    for event, _ in entries:
-        if event.seq <= cut and event.type in _COPIED:
-            copier.copy(event)
-    if copier.run_id is not None:
-        copier.add(_cancelled_run(copier.run_id), copier.run_id)
-    copier.ts = now
-    copier.add(SessionForked(from_session_id=first.session_id if first else "", from_seq=cut, by=by))
-    return copier.events
+class Copier:
+    """Makes the events of a copy, one after the other: `begin`, `copy` of each original up to the cut, `end`.
 
+    `compacted` are the seqs up to which the original's compactions go.
+    """
 
-class _Copier:
-    def __init__(self, session_id: str, ts: int) -> None:
-        self.events: list[Event] = []
-        self.ts = ts
-        self.run_id: str | None = None
-        self._session_id = session_id
-        self._places: list[tuple[int, int]] = []
+    def __init__(self, started: SessionStarted, ts: int, compacted: Iterable[int] = ()) -> None:
+        self._started = started
+        self._ts = ts
+        self._seq = 0
+        self._run_id: str | None = None
+        self._copied = 0  # the seq of the last event that is a copy
+        self._compacted = deque(sorted(set(compacted)))
+        self._places: dict[int, int] = {}
+        self._row = ListedRow()
 
-    def add(self, body: EventBody, run_id: str | None = None) -> None:
-        seq = len(self.events) + 1
-        self.events.append(event_of(body, session_id=self._session_id, seq=seq, ts=self.ts, run_id=run_id))
+    @property
+    def facts(self) -> RowFacts:
+        """What the list shows of the copy; the tokens of the copied runs count as its own, as they do in its log."""
+        return self._row.facts
 
-    def copy(self, event: Event) -> None:
-        self.ts = event.ts
+    def begin(self) -> Event:
+        return self._add(self._started)
+
+    def copy(self, event: Event) -> Event:
+        self._ts = event.ts
         if event.type == "run_started":
-            self.run_id = event.run_id
+            self._run_id = event.run_id
         elif event.type == "run_complete":
-            self.run_id = None
-        seq = len(self.events) + 1
-        self._places.append((event.seq, seq))
-        payload = self._adapt_payload(event)
-        self.events.append(replace(event, session_id=self._session_id, seq=seq, payload=payload))
+            self._run_id = None
+        while self._compacted and self._compacted[0] < event.seq:
+            self._places[self._compacted.popleft()] = self._copied
+        self._seq += 1
+        self._copied = self._seq
+        copy = replace(event, session_id=self._started.session_id, seq=self._seq, payload=self._adapt_payload(event))
+        body = copy.body() if event.type in ("usage", "session_compacted", "child_finished") else None
+        if body is not None:
+            self._row.apply(body)
+        return copy
+
+    def end(self, original: str, cut: int, by: str, now: int) -> list[Event]:
+        """Close what is open at the cut, and say where the copy comes from."""
+        closed = [] if self._run_id is None else [self._add(_cancelled_run(self._run_id), self._run_id)]
+        self._ts = now
+        return [*closed, self._add(SessionForked(from_session_id=original, from_seq=cut, by=by))]
+
+    def _add(self, body: EventBody, run_id: str | None = None) -> Event:
+        self._seq += 1
+        return event_of(body, session_id=self._started.session_id, seq=self._seq, ts=self._ts, run_id=run_id)
 
     def _adapt_payload(self, event: Event) -> Raw:
         """The payload, without what would be wrong in another session."""
@@ -185,8 +187,7 @@ class _Copier:
         tree: dict[str, Any] = msgspec.json.decode(event.payload)
         tree.pop("scope", None)
         if "throughSeq" in tree:
-            through = tree["throughSeq"]
-            tree["throughSeq"] = max((new for old, new in self._places if old <= through), default=0)
+            tree["throughSeq"] = self._places.get(tree["throughSeq"], self._copied)
         return Raw(msgspec.json.encode(tree))
 
 

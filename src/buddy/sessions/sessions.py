@@ -16,7 +16,7 @@ from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend, VerifiableBackend
 from buddy.errors import LogError, ProtocolError, SessionElsewhere, ToolError
-from buddy.log.contract import Batch, Lease, RowFacts, SessionRecord, TokenRecord
+from buddy.log.contract import Lease, RowFacts, SessionRecord
 from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession, SwitchModel
@@ -27,7 +27,7 @@ from buddy.sessions.files import finish_restores, sessions_restoring
 from buddy.sessions.listing import ListedRow
 from buddy.sessions.messages import check_cost
 from buddy.sessions.parking import parked_together
-from buddy.sessions.past import RecordedSession, read_entries, read_past
+from buddy.sessions.past import RecordedSession, read_past
 from buddy.sessions.pinning import check_place, pin
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
@@ -70,12 +70,14 @@ class Sessions:
         self.delegations = Audience()
         """Who wants to know that a sub-agent was started or has finished."""
         self.factories = factories
-        self._owner = owner
+        self.owner = owner
         self._active_runs = active_runs
         self.by_id: dict[str, Session] = {}
         self.opening: dict[str, asyncio.Task[Session]] = {}
         self.granted: dict[str, Lease] = {}
         """Leases that were taken before their sessions are opened."""
+        self.copying: set[str] = set()
+        """Copies of sessions that are being made here."""
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._heart: asyncio.Task[None] | None = None
 
@@ -139,7 +141,7 @@ class Sessions:
         repo, now = _scrub_repo(self.services.scrubber, started.repo or Repo(".")), self.services.clock()
         record = SessionRecord(started.session_id, repo, started.mode, "idle", now, now, 1, 0, user=started.user)
         record = replace(record, facts=facts)
-        lease = await self.services.log.create(record, self._owner)
+        lease = await self.services.log.create(record, self.owner)
         session = Session(self.services, lease, place, backend, SessionFold(), 0, ListedRow(record))
         self.by_id[started.session_id] = session
         self._start_heartbeat()
@@ -147,42 +149,6 @@ class Sessions:
         await session.begin(started, notes)
         session.hooks.begin("startup")
         return session
-
-    async def fork(
-        self, session_id: str, seq: int, by: str, token: TokenRecord | None = None, user: str | None = None
-    ) -> tuple[Session, str]:
-        """A copy of a session up to the turn boundary at or before `seq`, and the token that drives it.
-
-        `token` is the one that the copy was requested with, if there was one. The copy belongs to `user`, else to the
-        user of the original.
-        """
-        from buddy.sessions.fork import fork_events, fork_facts, fork_title, with_plan_of
-
-        record = await self.record(session_id)
-        if not record.first_seq - 1 <= seq <= record.last_seq:
-            raise ProtocolError("INVALID_REQUEST", f"seq must be between {record.first_seq - 1} and {record.last_seq}")
-        entries = await read_entries(self.services.log, session_id)
-        starts = [body for _, body in entries if isinstance(body, SessionStarted)]
-        started = with_plan_of(entries, seq, starts[-1] if starts else _unknown_start(record))
-        try:
-            await check_place(self.services, session_id, started)
-        except ProtocolError as error:
-            raise SessionElsewhere(error.code, error.message, retryable=True) from error
-        new, now = self.services.ids("sess"), self.services.clock()
-        started = replace(started, session_id=new, state="idle", user=user or record.user, node=self.services.node)
-        # The copy of a sub-agent works for nobody; its tools stay as limited as they were.
-        copy = fork_events(entries, seq, replace(started, delegated=None), by, now)
-        row = replace(record, session_id=new, state="idle", created_at=now, updated_at=now, first_seq=1, last_seq=0)
-        row = replace(row, title=fork_title(record.title, entries), facts=fork_facts(copy, session_id))
-        row = replace(row, user=user or record.user)
-        lease = await self.services.log.create(row, self._owner)
-        await self.services.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
-        await pin(self.services, lease, started)
-        self.granted[new] = lease  # never let go in between: another process could take the copy
-        try:
-            return await self.open(new), await self.tokens.mint(new, "driver", minted_by=token)
-        finally:
-            self.granted.pop(new, None)
 
     async def open(self, session_id: str, model: SwitchModel | None = None) -> Session:
         """The session, for writing; read from the log and recovered if it was not open.
@@ -208,7 +174,7 @@ class Sessions:
 
     async def acquire(self, session_id: str) -> Lease:
         """The right to write a session's log; refused while another process has it."""
-        lease = self.granted.pop(session_id, None) or await self.services.acquire(session_id, self._owner)
+        lease = self.granted.pop(session_id, None) or await self.services.acquire(session_id, self.owner)
         if lease is None:
             raise SessionElsewhere("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
         return lease
@@ -291,7 +257,7 @@ class Sessions:
 
     async def announce_gap(self, session_id: str, requested: int) -> None:
         """Record a gap in a session that cannot be opened; one that another process drives is left alone."""
-        lease = await self.services.acquire(session_id, self._owner)
+        lease = await self.services.acquire(session_id, self.owner)
         if lease is None:
             return
         record = await self.record(session_id)
@@ -319,7 +285,7 @@ class Sessions:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             with suppress(LogError):  # a full disk; the next beat may find room
-                await self.services.log.renew(self._owner)
+                await self.services.log.renew(self.owner)
             self.forget_dormant()
             for session in self.open_sessions:
                 if session.broken:
@@ -335,7 +301,7 @@ async def _rebuild(
     past: RecordedSession,
     instead: SwitchModel | None,
 ) -> tuple[Place, Backend]:
-    started = fold.started or _unknown_start(record)
+    started = fold.started or unknown_start(record)
     fold.started = started
     options = started.options
     profile = fold.profile or (options.profile if options else None)
@@ -387,7 +353,7 @@ def _with_fixed_policy(options: SessionOptions | None, now: Moment) -> SessionOp
     return replace(options, approval_policy=parse_policy(options.approval_policy, now).text())
 
 
-def _unknown_start(record: SessionRecord) -> SessionStarted:
+def unknown_start(record: SessionRecord) -> SessionStarted:
     return SessionStarted(
         session_id=record.session_id,
         state="idle",

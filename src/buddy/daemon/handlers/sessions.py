@@ -11,6 +11,7 @@ from buddy.log.contract import SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.shapes import Endpoint, Replay, Shape
 from buddy.sessions.children import children_of
+from buddy.sessions.forking import fork_session
 from buddy.sessions.naming import archive, rename
 from buddy.sessions.pruning import prune
 from buddy.sessions.session import Session
@@ -104,7 +105,9 @@ class SessionRequests:
         requested_with = peer.roles.token_of(record.session_id)
         user = peer.roles.user
         async with self._host.admission.session(user):
-            session, token = await self._sessions.fork(record.session_id, request.seq, peer.name, requested_with, user)
+            session, token = await fork_session(
+                self._sessions, record.session_id, request.seq, peer.name, requested_with, user
+            )
         self._host.models.keys.copy(record.session_id, session.session_id)
         await renew_key(session)
         peer.roles.drive(session.session_id)

@@ -11,6 +11,7 @@ from functools import partial
 from buddy.errors import Fenced, LogError
 from buddy.log.batches import check_shape
 from buddy.log.contract import (
+    INCOMPLETE,
     ApprovalRecord,
     Batch,
     InboxItem,
@@ -156,8 +157,9 @@ class PostgresLog:
 
     # --- sessions and leases ---
 
-    async def create(self, record: SessionRecord, owner: str) -> Lease:
-        values = rows.create_values(record, owner, new_id(), self._beat())
+    async def create(self, record: SessionRecord, owner: str, *, is_complete: bool = True) -> Lease:
+        state = record.state if is_complete else INCOMPLETE
+        values = rows.create_values(record, state, owner, new_id(), self._beat())
         ((is_ours,),) = await self.writes.repeat(rows.CREATE, *values)
         if not is_ours:
             raise LogError(f"{record.session_id} exists already")
@@ -166,6 +168,9 @@ class PostgresLog:
     async def get(self, session_id: str) -> SessionRecord | None:
         found = await self.reads.fetch(rows.GET, text(session_id))
         return rows.record_of(found[0]) if found else None
+
+    async def incomplete(self) -> list[str]:
+        return [session_id for (session_id,) in await self.reads.fetch(rows.INCOMPLETE_IDS)]
 
     async def newest(self, limit: int, root_path: str | None = None) -> list[SessionRecord]:
         return await self.find(SessionQuery(limit, root_path))
@@ -190,10 +195,10 @@ class PostgresLog:
         return [session_id for session_id, owner, seen, now in found if not (owner and is_alive(owner, seen, now))]
 
     async def delete(self, session_id: str, epoch: int | None = None) -> bool:
-        existed = await self.get(session_id) is not None  # a repeated statement would find nothing
+        existed = bool(await self.reads.fetch(rows.EXISTS, session_id))  # a repeated statement would find nothing
         if existed:
             await self.writes.repeat(rows.DELETE, session_id, epoch, timeout=_LONG_SECONDS)
-            if epoch is not None and await self.get(session_id) is not None:
+            if epoch is not None and await self.reads.fetch(rows.EXISTS, session_id):
                 raise Fenced(f"{session_id} is not held under epoch {epoch} any more")
             self.hints.deleted(session_id)
             await self.blobs.sweep()

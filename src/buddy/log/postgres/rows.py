@@ -6,7 +6,15 @@ Invariants: an epoch only rises; an inbox key is queued only once, ever; deletin
 import msgspec
 from msgspec import Raw
 
-from buddy.log.contract import InboxItem, RowFacts, SessionQuery, SessionRecord, TokenRecord, searched_text
+from buddy.log.contract import (
+    INCOMPLETE,
+    InboxItem,
+    RowFacts,
+    SessionQuery,
+    SessionRecord,
+    TokenRecord,
+    searched_text,
+)
 from buddy.log.postgres.driver import Row
 from buddy.log.postgres.texts import folded, text
 from buddy.protocol.envelopes import Event
@@ -17,10 +25,12 @@ _RECORD = """
 SELECT id, repo, mode, state, created_at, updated_at, first_seq, last_seq, title, archived, facts, user_id
 FROM sessions
 """
-GET = f"{_RECORD} WHERE id = $1"
+GET = f"{_RECORD} WHERE id = $1 AND state <> '{INCOMPLETE}'"
+INCOMPLETE_IDS = f"SELECT id FROM sessions WHERE state = '{INCOMPLETE}'"  # noqa: S608 - a constant
+EXISTS = "SELECT 1 FROM sessions WHERE id = $1"
 ACTIVE = f"{_RECORD} WHERE state IN ('running', 'awaiting_approval') ORDER BY key"
 FIND = f"""
-{_RECORD} WHERE ($1::text IS NULL OR root_path = $1) AND ($2::text IS NULL OR state = $2)
+{_RECORD} WHERE ($1::text IS NULL OR root_path = $1) AND state <> '{INCOMPLETE}' AND ($2::text IS NULL OR state = $2)
 AND ($3::boolean IS NULL OR archived = $3) AND ($8::text IS NULL OR user_id = $8)
 AND ($4::bigint IS NULL OR (updated_at, key) < ($4, coalesce((SELECT key FROM sessions WHERE id = $5), 0)))
 AND NOT EXISTS (
@@ -185,12 +195,12 @@ def find_values(query: SessionQuery) -> tuple[object, ...]:
     return (text(query.root_path), query.state, query.archived, used, session_id, words, limit, user)
 
 
-def create_values(record: SessionRecord, owner: str, write_id: int, beat: int | None) -> tuple[object, ...]:
+def create_values(record: SessionRecord, state: str, owner: str, write_id: int, beat: int | None) -> tuple[object, ...]:
     repo = record.repo
     place = searched_text(repo.root_path, repo.current_branch, record.session_id)
     return (
         *(record.session_id, msgspec.json.encode(repo).decode(), text(repo.root_path), text(place), record.mode),
-        *(record.state, text(record.title), folded(record.title), record.facts.archived),
+        *(state, text(record.title), folded(record.title), record.facts.archived),
         *(msgspec.json.encode(record.facts).decode(), owner, write_id, beat, record.created_at, record.updated_at),
         text(record.user),
     )
