@@ -11,7 +11,7 @@ from bench.setup import BenchmarkError, Setup
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose
 from buddy.targets.contract import Target
 
-# The first is known to leave no process behind and to use no socket, which saves precautions; most are like the second.
+# The first is known to only read, to leave no process behind and to use no socket, which saves precautions.
 COMMANDS = {"confined-plain": "true", "confined": "sh -c :"}
 
 

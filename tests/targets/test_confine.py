@@ -158,3 +158,16 @@ def test_the_probe_works_with_a_deep_temporary_directory(
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     assert probe.probe_method(way) == ""
+
+
+async def test_what_only_reads_sees_the_workspace_as_it_is(confined: Confined, root: Path, nonce: str) -> None:
+    code, output = await run(confined, "ls -A | sort", root, nonce)
+    assert (code, output.split()) == (0, await asyncio.to_thread(lambda: sorted(path.name for path in root.iterdir())))
+
+
+async def test_what_only_reads_cannot_write(confined: Confined, root: Path, own: Path, nonce: str) -> None:
+    before = contents(root)
+    attack = f"cat {own}/auth.json; echo x >new; echo evil >>.git/config; mkdir x; touch .git"
+    code, output = await run(confined.without_cgroups, f"{attack}; echo own >/tmp/x && cat /tmp/x", root, nonce)
+    assert (code, "own" in output.split(), contents(root)) == (0, True, before)
+    assert "secret" not in output

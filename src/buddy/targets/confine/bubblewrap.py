@@ -16,7 +16,7 @@ def wrap(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
     for place in plan.visible:
         words += ["--ro-bind", place, place]
     words += _hide(place for place in plan.hidden if not is_below(place, plan.root))
-    words += ["--bind", plan.root, plan.root]
+    words += ["--ro-bind" if plan.is_reading else "--bind", plan.root, plan.root]
     words += _hide(place for place in plan.hidden if is_below(place, plan.root))
     for place in plan.pins:
         words += ["--bind", place, place]

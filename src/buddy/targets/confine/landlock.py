@@ -40,6 +40,7 @@ class Plan(TypedDict):
     network: bool
     files_bytes: int
     filter: int | None
+    is_reading: bool
 
 
 def main(words: Sequence[str]) -> NoReturn:
@@ -108,7 +109,7 @@ def _mount_all(plan: Plan) -> None:
     below = f"{plan['root']}/"
     _hide([place for place in plan["hidden"] if not place.startswith(below)])
     _show(root, plan["root"])
-    _set_readonly(plan["root"], on=False)
+    _set_readonly(plan["root"], on=plan["is_reading"])
     _hide([place for place in plan["hidden"] if place.startswith(below)])
     for place in (*plan["pins"], *plan["readonly"]):
         _mount(place, place, None, MS_BIND)

@@ -39,7 +39,8 @@ PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - hidden, not used
 class Plan(Struct, frozen=True):
     """For one command: `private` directories are its own, hold up to `files_bytes` and are empty except for what is
     `visible` in them; `pins` cannot be moved, `readonly` cannot be written, `hidden` cannot be seen; `filter` is an
-    open file with the filter of system calls, None if a supervisor sets it."""
+    open file with the filter of system calls, None if a supervisor sets it. With `is_reading`, the workspace is
+    read-only, too."""
 
     root: str
     private: tuple[str, ...]
@@ -50,6 +51,7 @@ class Plan(Struct, frozen=True):
     network: bool
     files_bytes: int
     filter: int | None = None
+    is_reading: bool = False
 
 
 class Running(Struct, frozen=True):
@@ -206,6 +208,13 @@ class ConfinementPolicy:
         """The plan alone."""
         return self._plan(self._find(), network=network)
 
+    def reading_plan(self) -> Plan:
+        """For a command that changes nothing: nothing needs a placeholder, and nothing has to be looked at."""
+        for place in (*self._dirs, *self._files):
+            if is_below(place, self.root):
+                self._refuse_links(place)
+        return Plan(self.root, PRIVATE, _own_python(), (), (), self._hidden(), False, files_bytes(), is_reading=True)
+
     def _find(self) -> Repositories:
         """Without the placeholders of commands that are running."""
         found = tree_of(self.root).find()
@@ -218,7 +227,7 @@ class ConfinementPolicy:
             *above, last = self._walk(place, is_dir=is_dir)
             pins.update(dict.fromkeys(above))
             readonly[last] = None
-        hidden = tuple(place for place in self._own if os.path.isdir(place))  # noqa: PTH112 - plain text
+        hidden = self._hidden()
         return Plan(
             self.root,
             PRIVATE,
@@ -229,6 +238,9 @@ class ConfinementPolicy:
             network,
             files_bytes(),
         )
+
+    def _hidden(self) -> tuple[str, ...]:
+        return tuple(place for place in self._own if os.path.isdir(place))  # noqa: PTH112 - plain text
 
     def _protected_paths(self, found: Repositories) -> Iterator[tuple[str, bool]]:
         """The paths below the root that must stay as they are, and whether a directory stands in for each."""
@@ -254,6 +266,13 @@ class ConfinementPolicy:
         paths = (f"{place}/{name}" for place in self._find().places for name in (*DIRS, *FILES))
         return any(path == used or is_below(path, used) for used in paths)
 
+    def _refuse_links(self, place: str) -> None:
+        at = self.root
+        for part in place.removeprefix(f"{self.root}/").split("/"):
+            at = f"{at}/{part}"
+            if os.path.islink(at):  # noqa: PTH114 - plain text
+                raise _is_a_link(at)
+
     def _walk(self, place: str, *, is_dir: bool) -> Iterator[str]:
         """The paths from the root down to `place`; the first missing one is created and ends the walk."""
         at, journal = Path(self.root), None if self._state_dir is None else _journal(self._state_dir)
@@ -262,7 +281,7 @@ class ConfinementPolicy:
             at /= part
             is_last = number == len(parts) - 1
             if at.is_symlink():
-                raise ToolError(f"{at} is a link, and what it protects could be swapped; a confined run needs its own")
+                raise _is_a_link(str(at))
             if not at.exists():
                 _placeholders.make(at, journal, is_dir=is_dir or not is_last)
                 yield str(at)
@@ -271,6 +290,10 @@ class ConfinementPolicy:
             yield str(at)
             if not at.is_dir():
                 return
+
+
+def _is_a_link(place: str) -> ToolError:
+    return ToolError(f"{place} is a link, and what it protects could be swapped; a confined run needs its own")
 
 
 def is_below(place: str, root: str) -> bool:

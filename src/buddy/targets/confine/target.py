@@ -1,11 +1,12 @@
 """This machine as a target whose commands are confined.
 
 Invariants: as for `Local`; in addition, commands and file tools write only in the workspace and not to its protected
-paths, and have no network unless their call was allowed to. Nothing runs before a method was proven.
+paths, and have no network unless their call was allowed to. Nothing runs before a method was proven. What only reads
+runs with the workspace read-only, so that nothing in it needs protection.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
@@ -21,6 +22,7 @@ from buddy.targets.confine.policy import ConfinementPolicy, Plan, Running
 from buddy.targets.confine.probe import ProbeResult, probe
 from buddy.targets.contract import Finished, OnOutput
 from buddy.targets.local import GRACE, Local
+from buddy.targets.reading_commands import only_reads
 from buddy.targets.remote import exit_code_of
 
 
@@ -36,12 +38,13 @@ class Confined(Local):
         grace: float = GRACE,
         plain: bool = False,
     ) -> None:
-        """`plain` is for Buddy's own searches, which start nothing and need no sockets."""
+        """`plain` is for Buddy's own searches, which change nothing, start nothing and need no sockets."""
         super().__init__(grace=grace, groups=False)  # its process namespace ends all at once
         self._policy = policy
         self._proof = proof
         self._network = network
         self._plain = plain
+        self._method = ""
         self.without_cgroups = self if plain else Confined(policy, proof, network=network, grace=grace, plain=True)
 
     def with_network(self) -> "Confined":
@@ -64,23 +67,32 @@ class Confined(Local):
         env: Mapping[str, str] | None = None,
     ) -> Finished:
         how = await self._proven()
+
+        async def start(plan: Plan, groups: Sequence[str] = ()) -> Finished:
+            with empty_file() as stdin:
+                argv = confine(how, plan, self._argv(command), paths.locate(cwd, self._policy.root))
+                fds = () if plan.filter is None else (plan.filter,)
+                words = join_groups(groups, argv)
+                ended = await self._start(words, cwd, nonce, on_output, timeout, env, stdin, fds)
+                return msgspec.structs.replace(ended, exit_code=exit_code_of(ended.exit_code))
+
+        if self._plain or (not self._network and only_reads(command)):
+            with simple_filter(self._policy.reading_plan()) as plan:
+                return await start(plan)
         with self._policy.active():
             started = await finish_despite_cancel(asyncio.to_thread(self._prepare, command, nonce))
             try:
-                with _filtered(started) as plan, empty_file() as stdin:
-                    argv = confine(how, plan, self._argv(command), paths.locate(cwd, self._policy.root))
-                    fds = () if plan.filter is None else (plan.filter,)
-                    words = join_groups(started.groups, argv)
-                    finished = await self._start(words, cwd, nonce, on_output, timeout, env, stdin, fds)
+                with _filtered(started) as plan:
+                    finished = await start(plan, started.groups)
             finally:
                 done = await finish_despite_cancel(asyncio.to_thread(self._settle, started))
         for line in done:
             await on_output("stderr", f"confined: {line}\n".encode("utf-8", "replace"))
-        return msgspec.structs.replace(finished, exit_code=exit_code_of(finished.exit_code))
+        return finished
 
     def _prepare(self, command: str, nonce: str) -> "_Started":
         # Plain commands start no others and need no sockets, so they wait for no supervisor and no group.
-        is_plain = self._plain or not cgroups.may_outlive(command)
+        is_plain = not cgroups.may_outlive(command)
         return _Started(
             self._policy.begin(network=self._network), [] if is_plain else make_groups(nonce), is_plain=is_plain
         )
@@ -100,13 +112,15 @@ class Confined(Local):
         return {name: value for name, value in complete.items() if value not in secret}
 
     async def _proven(self) -> str:
-        proof = await asyncio.to_thread(self._proof)
-        if not proof.method:
-            raise ToolError(
-                f"confined cannot be proven here ({proof.reason}); install bubblewrap, or use a container",
-                code="SANDBOX_UNREACHABLE",
-            )
-        return proof.method
+        if not self._method:
+            proof = await asyncio.to_thread(self._proof)
+            if not proof.method:
+                raise ToolError(
+                    f"confined cannot be proven here ({proof.reason}); install bubblewrap, or use a container",
+                    code="SANDBOX_UNREACHABLE",
+                )
+            self._method = proof.method
+        return self._method
 
 
 class _Started(Struct, frozen=True):
