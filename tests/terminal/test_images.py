@@ -50,7 +50,7 @@ def test_an_empty_paste_takes_the_image_on_the_clipboard(home: Home) -> None:
     program.write_text(f"#!/bin/sh\ncat {home.directory}/clip.png\n")
     program.chmod(0o755)
     home.env |= {"PATH": f"{program.parent}:{home.env['PATH']}", "WAYLAND_DISPLAY": "w", "TMPDIR": str(home.directory)}
-    with home.script({"text": "hi"}) and Tmux(home, rows=40) as terminal:
+    with home.script({"text": "hi"}, {"text": "again"}) and Tmux(home, rows=40) as terminal:
         terminal.wait_for("(shift-tab)")
         terminal.type("\x1b[200~\x1b[201~")
         terminal.wait_for("> [Image clipboard.png]")
@@ -58,6 +58,14 @@ def test_an_empty_paste_takes_the_image_on_the_clipboard(home: Home) -> None:
         terminal.keys("Enter")
         terminal.wait_for("✓ done")
         terminal.wait_for("  image: clipboard.png")
+        assert list(home.directory.glob("buddy-clipboard-*/*"))
+        terminal.type("\x1b[200~\x1b[201~")
+        terminal.wait_for("> [Image clipboard-2.png]")
+        terminal.keys("Enter")
+        terminal.wait_for("  image: clipboard-2.png")
+        terminal.keys("C-d")
+        terminal.wait_for("[ended 0]")
+    assert not list(home.directory.glob("buddy-clipboard-*"))
 
 
 def test_which_words_of_a_message_are_images(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ from buddy.protocol.events import EventBody
 from buddy.protocol.requests import StartSession
 from buddy.targets.confine.deferred import prove
 from buddy.targets.confine.verdict import read_verdict
+from buddy.terminal.clipboard_image import remove_saved
 from buddy.terminal.current_session import CurrentSession, SessionAccess, SessionFacts
 from buddy.terminal.escape import escape
 from buddy.terminal.settings import BuddyProgram, DisplayOptions, ProfileDetails, Profiles, TerminalSettings
@@ -144,7 +145,10 @@ def _run(options: Options, wanted: str | None) -> int:
                 return await _on_terminal(options, session, settings, daemon_link, wanted)
             return await _in_lines(options, session, settings, wanted)
 
-    return asyncio.run(work())
+    try:
+        return asyncio.run(work())
+    finally:
+        remove_saved()
 
 
 async def _on_terminal(

@@ -86,6 +86,8 @@ def _show(options: Options) -> int:
 
 
 def _note(part: str, used: StorageUsage, count: int) -> str:
+    if part == "blobs" and used.uploads:
+        return f"  {format_size(used.uploads)} of it in no message, removed after a day"
     if part != "sessions":
         return ""
     free = f", {format_size(used.free)} of it free" if used.free else ""

@@ -18,7 +18,7 @@ from buddy.checkpoints.checkpoints import FOLDER as CHECKPOINTS
 from buddy.config.settings import StorageSettings
 from buddy.daemon.runtime import Runtime
 from buddy.errors import BuddyError
-from buddy.log.usage import DATABASE, SessionUsage, free_bytes, read_sessions
+from buddy.log.usage import DATABASE, SessionUsage, free_bytes, read_sessions, upload_bytes
 
 MIB = 1024 * 1024
 DAY_MS = 24 * 3600 * 1000
@@ -30,7 +30,8 @@ log = logging.getLogger("buddy.daemon")
 
 
 class StorageUsage(Struct, frozen=True, rename="camel"):
-    """In bytes, as the files are. `free` is the part of `sessions` that new events will use."""
+    """In bytes, as the files are. `free` is the part of `sessions` that new events will use; `uploads` is the part of
+    `blobs` that no message names, which is removed after a day."""
 
     sessions: int
     blobs: int
@@ -39,6 +40,7 @@ class StorageUsage(Struct, frozen=True, rename="camel"):
     logs: int
     other: int
     free: int = 0
+    uploads: int = 0
 
     @property
     def total(self) -> int:
@@ -70,6 +72,7 @@ def measure(state_dir: Path) -> StorageUsage:
         sizes["logs"],
         sizes["other"],
         free_bytes(state_dir),
+        upload_bytes(state_dir),
     )
 
 
@@ -106,8 +109,12 @@ def plan(state_dir: Path, removal: Removal) -> list[SessionUsage]:
 
 
 async def prune_daily(runtime: Runtime, state_dir: Path) -> None:
-    """Once at the start and then once a day, remove what the configuration asks for."""
+    """At the start and then once a day, remove images that no message names, and what the configuration asks for."""
     while True:
+        try:
+            await runtime.log.sweep_blobs()
+        except BuddyError as error:
+            log.warning("images that no message names are not removed: %s", error)
         removal = removal_of(runtime.configuration.current.storage, int(time.time() * 1000))
         if removal is not None and runtime.shared_log is None:
             try:

@@ -1,12 +1,14 @@
 """Images that clients bring: in parts, checked, stored as blobs, and then named by a message.
 
 Invariants: what is neither complete nor an image is never stored; parts that wait for the rest are bounded, and the
-oldest upload is forgotten first; a message names only what was uploaded for its session, or what its log names.
+oldest upload is forgotten first; a message names only what was brought for its session, or what its log names; what no
+message names within a day is removed.
 """
 
 import asyncio
 import base64
 import binascii
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
@@ -21,7 +23,6 @@ from buddy.protocol.shapes import Attachment
 MAX_OPEN = 8
 MAX_OF_SESSION = 2
 """A session with more loses its own oldest upload first."""
-MAX_KNOWN = 1024
 
 
 class Uploads:
@@ -29,7 +30,6 @@ class Uploads:
         self._log = log
         self._make_id = make_id
         self._open: OrderedDict[tuple[str, str], bytearray] = OrderedDict()
-        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def add(self, session_id: str, part: UploadBlob) -> UploadBlobReply:
         """Take a part of an upload to this session."""
@@ -63,7 +63,9 @@ class Uploads:
 
     async def _checked(self, session_id: str, attachment: Attachment) -> Attachment:
         blob = attachment.blob
-        is_ours = (session_id, blob) in self._known or await self._log.has_blob(session_id, blob)
+        is_ours = await self._log.has_blob(session_id, blob)
+        if is_ours:
+            await self._log.hold_blob(session_id, blob)  # so that it stays until the message is recorded
         found = await self._log.read_blob(blob) if is_ours else None
         if found is None:
             raise ProtocolError("INVALID_REQUEST", f"unknown blob {blob[:80]!r}: bring it with upload_blob first")
@@ -72,11 +74,9 @@ class Uploads:
 
     async def _store(self, session_id: str, content: bytes) -> UploadBlobReply:
         await asyncio.to_thread(_facts, content, "the content")
-        blob = await self._log.put_blob(content)
-        self._known[session_id, blob] = None
-        while len(self._known) > MAX_KNOWN:
-            self._known.popitem(last=False)
-        return UploadBlobReply(blob, len(content))
+        # Held first: what is stored without an owner would stay for good if this process died now.
+        await self._log.hold_blob(session_id, hashlib.sha256(content).hexdigest())
+        return UploadBlobReply(await self._log.put_blob(content), len(content))
 
 
 def _facts(content: bytes, name: str) -> ImageFacts:

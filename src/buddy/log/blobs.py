@@ -20,6 +20,8 @@ from buddy.log.statedir import make_private_dir
 _ID = re.compile(r"[0-9a-f]{64}")
 # A blob is stored before the event that names it, so a recent one may be about to be named.
 _GRACE_SECONDS = 60.0
+KEPT_SECONDS = 24 * 3600.0
+"""How long a blob that was brought for a session waits for a message that names it."""
 _FAST = 1
 
 
@@ -37,12 +39,37 @@ class FileBlobs:
 
     def discard(self, blob: str) -> bool:
         """Remove a blob that no event names; False if it is too recent to be sure."""
-        found = [path for path in self._paths(blob) if path.exists()]
-        if any(time.time() - path.stat().st_mtime < _GRACE_SECONDS for path in found):
+        if any(age < _GRACE_SECONDS for age in self._ages(blob)):
             return False
-        for path in found:
+        for path in self._paths(blob):
             path.unlink(missing_ok=True)
         return True
+
+    def is_old(self, blob: str) -> bool:
+        """Whether it has been here for a day; one that is about to be stored has not."""
+        ages = self._ages(blob)
+        return bool(ages) and min(ages) >= KEPT_SECONDS
+
+    def touch(self, blob: str) -> None:
+        """Make it as recent as one that is stored now."""
+        for path in self._paths(blob):
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(path)
+
+    def sweep(self) -> None:
+        """Remove what a process that was killed did not finish."""
+        for path in self._root.glob(".new-*"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > KEPT_SECONDS:
+                    path.unlink()
+
+    def _ages(self, blob: str) -> list[float]:
+        """In seconds; none if it is not here."""
+        found: list[float] = []
+        for path in self._paths(blob):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(time.time() - path.stat().st_mtime)
+        return found
 
     def _paths(self, blob: str) -> tuple[Path, Path]:
         """The uncompressed and the compressed path; the blob is at one of them."""

@@ -309,7 +309,16 @@ class BlobStore(Protocol):
     async def put_blob(self, content: bytes) -> str: ...
 
     async def has_blob(self, session_id: str, blob: str) -> bool:
-        """Whether an event of this session names it."""
+        """Whether an event of this session names it, or it was brought for this session."""
+        ...
+
+    async def hold_blob(self, session_id: str, blob: str) -> None:
+        """It is brought for this session, by its id: it is kept for a day, and for as long as a message waits that
+        names it, and from then on with the event that does."""
+        ...
+
+    async def sweep_blobs(self) -> None:
+        """Remove what was brought long ago and what nothing names."""
         ...
 
     async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:

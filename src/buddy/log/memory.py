@@ -29,6 +29,8 @@ from buddy.log.rows import no_session
 from buddy.log.waiters import Waiters
 from buddy.protocol.envelopes import Event, event_lines
 
+_HELD_MS = 24 * 3600 * 1000
+
 
 class _Session:
     """A session's rows. `events[0]` has the seq `record.first_seq`."""
@@ -44,6 +46,7 @@ class _Session:
         self.inbox: dict[str, InboxItem] = {}
         self.inbox_keys: set[str] = set()
         self.blobs: set[str] = set()
+        self.held: set[str] = set()
         self.is_complete = True
 
 
@@ -56,6 +59,7 @@ class MemoryLog:
         self.room = True
         self._clock = clock
         self._sessions: dict[str, _Session] = {}
+        self._held_at: dict[str, int] = {}
         self._seen: dict[str, int] = {}
         self._tokens: dict[str, TokenRecord] = {}
         self._blobs: dict[str, bytes] = {}
@@ -200,9 +204,7 @@ class MemoryLog:
         user, facts = session.record.user or "", session.record.facts
         self._spent[user, facts.day] = self._spent.get((user, facts.day), 0.0) + facts.day_cost_usd
         self._tokens = {key: token for key, token in self._tokens.items() if token.session_id != session_id}
-        named = set[str]().union(*(other.blobs for other in self._sessions.values()))
-        for blob in session.blobs - named:
-            self._blobs.pop(blob, None)
+        self._drop_blobs(session.blobs | session.held)
         self._waiters.wake(session_id)
         return True
 
@@ -294,7 +296,25 @@ class MemoryLog:
 
     async def has_blob(self, session_id: str, blob: str) -> bool:
         session = self._sessions.get(session_id)
-        return session is not None and blob in session.blobs
+        return session is not None and blob in session.blobs | session.held
+
+    async def hold_blob(self, session_id: str, blob: str) -> None:
+        self._session(session_id).held.add(blob)
+        self._held_at[blob] = self._clock()
+
+    async def sweep_blobs(self) -> None:
+        for session in self._sessions.values():
+            waiting = [item.body for item in session.inbox.values()]
+            old = {blob for blob in session.held if self._clock() - self._held_at[blob] >= _HELD_MS}
+            old = {blob for blob in old if not any(blob.encode() in body for body in waiting)}
+            session.held -= old
+            self._drop_blobs(old)
+
+    def _drop_blobs(self, blobs: set[str]) -> None:
+        """Remove those that no session has."""
+        kept = set[str]().union(*(other.blobs | other.held for other in self._sessions.values()))
+        for blob in blobs - kept:
+            self._blobs.pop(blob, None)
 
     async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
         content = self._blobs.get(blob)

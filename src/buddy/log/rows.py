@@ -23,6 +23,7 @@ from buddy.log.contract import (
 )
 from buddy.log.database import Database
 from buddy.log.owners import is_alive
+from buddy.log.upload_rows import disown_blobs
 from buddy.protocol.codes import Role
 from buddy.protocol.envelopes import Event
 from buddy.protocol.shapes import BootTime, Repo
@@ -30,8 +31,7 @@ from buddy.protocol.shapes import BootTime, Repo
 _OWNER_KEPT_MS = 24 * 3600 * 1000
 PART = 2000
 """The number of events that one transaction deletes: others can write in between."""
-_BY_SESSION = ("keys", "claims", "approvals", "inbox", "tokens", "blob_refs")
-_NOBODY = 0
+_BY_SESSION = ("keys", "claims", "approvals", "inbox", "tokens")
 
 RECORD = """
 SELECT id, repo, mode, state, created_at, updated_at, first_seq, last_seq, title, archived, facts, user FROM sessions
@@ -147,8 +147,7 @@ def begin_delete(session_id: str, epoch: int | None, db: Database) -> tuple[int,
     key, current = found
     if epoch not in (None, current):
         raise Fenced(f"{session_id} is not held under epoch {epoch} any more")
-    # Blobs are shared between sessions: this one's become unowned until it is known that no other session names them.
-    db.execute("INSERT OR IGNORE INTO blob_refs SELECT blob, ? FROM blob_refs WHERE session = ?", (_NOBODY, key))
+    disown_blobs(key, db)
     db.execute(_KEEP_COST, (key,))
     for table in _BY_SESSION:
         db.execute(f"DELETE FROM {table} WHERE session = ?", (key,))  # noqa: S608 - names from the tuple above
@@ -195,16 +194,6 @@ SELECT coalesce((
 
 def cost_of(day: int, db: Database) -> float:
     return db.execute(_COST, (day,)).get
-
-
-def unnamed_blobs(db: Database) -> list[str]:
-    """The blobs that only deleted sessions named."""
-    rows = db.execute("SELECT blob FROM blob_refs GROUP BY blob HAVING max(session) = ?", (_NOBODY,))
-    return [blob for (blob,) in rows]
-
-
-def forget_blobs(blobs: list[str], db: Database) -> None:
-    db.executemany("DELETE FROM blob_refs WHERE blob = ? AND session = ?", [(blob, _NOBODY) for blob in blobs])
 
 
 def put_item(session_id: str, item: InboxItem, limit: int, db: Database) -> int | None:

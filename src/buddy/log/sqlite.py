@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from buddy.log import rows
+from buddy.log import rows, upload_rows
 from buddy.log.appends import Appends
 from buddy.log.batches import check_shape
 from buddy.log.blobs import FileBlobs
@@ -219,8 +219,7 @@ class SqliteLog:
             key, is_done = begun
             while not is_done:
                 is_done = await self._write(partial(rows.delete_part, key), long=True)
-            discarded = [blob for blob in rows.unnamed_blobs(self._reader) if self._blobs.discard(blob)]
-            await self._write(partial(rows.forget_blobs, discarded))
+            await self._discard_blobs()
         return begun is not None
 
     async def acquire(self, session_id: str, owner: str) -> Lease | None:
@@ -271,8 +270,22 @@ class SqliteLog:
         return await self._blobs.put(content)
 
     async def has_blob(self, session_id: str, blob: str) -> bool:
-        named = "SELECT 1 FROM blob_refs JOIN sessions ON key = session WHERE blob = ? AND id = ?"
-        return self._reader.execute(named, (blob, session_id)).get is not None
+        return upload_rows.has_blob(session_id, blob, self._reader)
+
+    async def hold_blob(self, session_id: str, blob: str) -> None:
+        self._blobs.touch(blob)  # before the row: what is recent is not removed
+        if not await self._write(partial(upload_rows.hold_blob, session_id, blob), durable=True):
+            raise rows.no_session(session_id)
+
+    async def sweep_blobs(self) -> None:
+        await asyncio.to_thread(self._blobs.sweep)
+        await self._write(partial(upload_rows.expire_uploads, self._blobs.is_old))
+        await self._discard_blobs()
+
+    async def _discard_blobs(self) -> None:
+        discarded = [blob for blob in upload_rows.unnamed_blobs(self._reader) if self._blobs.discard(blob)]
+        if discarded:
+            await self._write(partial(upload_rows.forget_blobs, discarded))
 
     async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
         return await self._blobs.read(blob, offset, limit)

@@ -1,11 +1,13 @@
 """What each session takes of the database and of the blobs, found without a lease and without writing."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 from msgspec import Struct
 
 from buddy.log.contract import INCOMPLETE
+from buddy.log.database import Database
 from buddy.log.schema import explain, open_reader
 
 DATABASE = "buddy.db"
@@ -19,6 +21,11 @@ FROM sessions s LEFT JOIN (
 ) e ON e.session = s.key WHERE s.state <> '{INCOMPLETE}' ORDER BY s.updated_at
 """  # noqa: S608 - a constant
 _BLOBS = "SELECT s.id, b.blob FROM blob_refs b JOIN sessions s ON s.key = b.session"
+
+_UNNAMED = """
+SELECT DISTINCT blob FROM blob_refs r WHERE session <= 0
+AND NOT EXISTS (SELECT 1 FROM blob_refs x WHERE x.blob = r.blob AND x.session > 0)
+"""
 
 
 class SessionUsage(Struct, frozen=True):
@@ -65,13 +72,23 @@ def read_sessions(state_dir: Path) -> list[SessionUsage]:
 
 def free_bytes(state_dir: Path) -> int:
     """What the file of the database has room for without growing: pages that deleted sessions have left."""
+    return _read(state_dir, lambda reader: reader.pragma("freelist_count") * reader.pragma("page_size"))
+
+
+def upload_bytes(state_dir: Path) -> int:
+    """What the blobs take that no event names: images that were brought for a message, and have none yet."""
+    blobs = state_dir / "blobs"
+    return _read(state_dir, lambda reader: sum(_blob_size(blobs, blob) for (blob,) in reader.execute(_UNNAMED)))
+
+
+def _read(state_dir: Path, work: Callable[[Database], int]) -> int:
     path = state_dir / DATABASE
     if not path.exists():
         return 0
     try:
         reader = open_reader(path)
         try:
-            return reader.pragma("freelist_count") * reader.pragma("page_size")
+            return work(reader)
         finally:
             reader.close()
     except apsw.Error as error:

@@ -1,20 +1,27 @@
 """An image on the clipboard. A paste never carries one: some terminals send an empty paste instead.
 
 Invariants: a program is never taken from a relative entry of PATH, and is not waited for long; what is not an image
-leaves nothing behind.
+leaves nothing behind. The files are removed when the program ends; those of one that was killed, after a day.
 """
 
 import asyncio
+import itertools
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from buddy.images import NotAnImage, read_facts
 
 SECONDS = 3.0
 _PNG = "image/png"
+_PREFIX = "buddy-clipboard-"
+_KEPT_SECONDS = 24 * 3600
+_numbers = itertools.count(1)
+_folders: list[Path] = []
 
 
 async def save_image(env: Mapping[str, str]) -> str:
@@ -57,6 +64,24 @@ async def _output_of(command: Sequence[str]) -> bytes:
 
 
 def _save(content: bytes) -> str:
-    path = Path(tempfile.mkdtemp(prefix="buddy-")) / "clipboard.png"
+    if not _folders:
+        _remove_old(Path(tempfile.gettempdir()))
+        _folders.append(Path(tempfile.mkdtemp(prefix=_PREFIX)))
+    number = next(_numbers)
+    path = _folders[0] / ("clipboard.png" if number == 1 else f"clipboard-{number}.png")
     path.write_bytes(content)
     return str(path)
+
+
+def remove_saved() -> None:
+    """Remove the files of this process: their images are with the messages that name them."""
+    while _folders:
+        shutil.rmtree(_folders.pop(), ignore_errors=True)
+
+
+def _remove_old(folder: Path) -> None:
+    for path in folder.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            facts = path.lstat()
+            if facts.st_uid == os.getuid() and time.time() - facts.st_mtime > _KEPT_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)

@@ -31,6 +31,27 @@ DELETE FROM blob_refs r USING unnamed u WHERE r.blob = u.blob AND r.session = 0
 AND (r.blob IN (SELECT id FROM gone) OR NOT EXISTS (SELECT FROM blobs b WHERE b.id = r.blob))
 """
 
+# Whose blobs are whose is said in `log/upload_rows.py`. A blob is touched before it is held, each in a statement of
+# its own: one that meets a sweep waits for it, and what the sweep took from the session is held again.
+TOUCH = "UPDATE blobs SET stored_at = clock_timestamp() WHERE id = $1"
+HOLD = """
+WITH held AS (SELECT key FROM sessions WHERE id = $2),
+  stored AS (INSERT INTO blob_refs SELECT $1, -key FROM held ON CONFLICT DO NOTHING)
+SELECT key FROM held
+"""
+EXPIRE = """
+WITH old AS (
+  SELECT b.id FROM blobs b WHERE b.id IN (SELECT blob FROM blob_refs WHERE session < 0)
+  AND b.stored_at < clock_timestamp() - interval '1 day' FOR UPDATE
+), gone AS (
+  DELETE FROM blob_refs r USING old WHERE r.blob = old.id AND r.session < 0 AND NOT EXISTS (
+    SELECT FROM inbox i WHERE i.session = -r.session AND NOT i.taken
+    AND position(convert_to(r.blob, 'UTF8') IN i.body) > 0
+  ) RETURNING r.blob
+)
+INSERT INTO blob_refs SELECT DISTINCT blob, 0 FROM gone ON CONFLICT DO NOTHING
+"""
+
 
 class ObjectStore(Protocol):
     """Where blobs are: in the database, or elsewhere. An id is the SHA-256 of the content."""

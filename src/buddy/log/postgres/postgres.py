@@ -25,7 +25,7 @@ from buddy.log.owners import is_alive
 from buddy.log.postgres import rows
 from buddy.log.postgres.address import Address, parse_address
 from buddy.log.postgres.appends import Appends, new_id
-from buddy.log.postgres.blobs import DatabaseBlobs, ObjectStore
+from buddy.log.postgres.blobs import EXPIRE, HOLD, TOUCH, DatabaseBlobs, ObjectStore
 from buddy.log.postgres.connections import Channel, Readers, Server, cannot_connect
 from buddy.log.postgres.hints import Hints
 from buddy.log.postgres.schema import prepare
@@ -49,7 +49,7 @@ SELECT seq, ts, type, payload, run_id FROM (
   FROM ({_EVENTS} ORDER BY seq LIMIT {_PORTION}) AS found
 ) AS sized WHERE before < $3 ORDER BY seq
 """  # noqa: S608 - constants only
-_HAS_BLOB = "SELECT 1 FROM blob_refs r JOIN sessions s ON s.key = r.session WHERE r.blob = $1 AND s.id = $2"
+_HAS_BLOB = "SELECT 1 FROM blob_refs r JOIN sessions s ON r.session IN (s.key, -s.key) WHERE r.blob = $1 AND s.id = $2"
 _DOCUMENT = "SELECT content, version FROM documents WHERE name = $1"
 _WRITE_DOCUMENT = """
 INSERT INTO documents AS d SELECT $1, 1, $2 WHERE $3 = 0 OR EXISTS (SELECT FROM documents WHERE name = $1)
@@ -283,6 +283,15 @@ class PostgresLog:
 
     async def has_blob(self, session_id: str, blob: str) -> bool:
         return bool(await self.reads.fetch(_HAS_BLOB, text(blob), session_id))
+
+    async def hold_blob(self, session_id: str, blob: str) -> None:
+        await self.writes.repeat(TOUCH, text(blob))
+        if not await self.writes.repeat(HOLD, text(blob), session_id):
+            raise no_session(session_id)
+
+    async def sweep_blobs(self) -> None:
+        await self.writes.repeat(EXPIRE)
+        await self.blobs.sweep()
 
     async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
         return await self.blobs.read(blob, offset, limit)

@@ -96,8 +96,8 @@ WITH gone AS (
   a AS (DELETE FROM approvals x USING gone WHERE x.session = gone.key),
   i AS (DELETE FROM inbox x USING gone WHERE x.session = gone.key),
   t AS (DELETE FROM tokens x USING gone WHERE x.session = gone.key),
-  r AS (DELETE FROM blob_refs x USING gone WHERE x.session = gone.key RETURNING x.blob),
-  unowned AS (INSERT INTO blob_refs SELECT blob, 0 FROM r ON CONFLICT DO NOTHING)
+  r AS (DELETE FROM blob_refs x USING gone WHERE x.session IN (gone.key, -gone.key) RETURNING x.blob),
+  unowned AS (INSERT INTO blob_refs SELECT DISTINCT blob, 0 FROM r ON CONFLICT DO NOTHING)
 SELECT count(*) FROM gone
 """
 
