@@ -10,7 +10,9 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 
+import temporalio
 from msgspec import Struct
 from temporalio import activity
 from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest, SetWorkerDeploymentCurrentVersionRequest
@@ -33,6 +35,9 @@ from buddy.version import VERSION
 ANSWER_SECONDS = 2.0
 RETRY_SECONDS = 1.0
 SETTLE_SECONDS = 0.5
+CLOSE_SECONDS = 1.0
+CANCEL_AGAIN_SECONDS = 0.1
+LIBRARY = Path(temporalio.__file__ or "").parent
 ACTIVITIES = 10_000
 """Sessions that one node may hold; how many it takes is decided by its room for runs."""
 
@@ -91,10 +96,15 @@ class TemporalEngine:
             self._note(error)
 
     async def close(self) -> None:
-        """Give the tasks back."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        """Give the tasks back, unless the server does not answer."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
+        while tasks := _tasks_of_workers(self._task):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=CANCEL_AGAIN_SECONDS)
 
     # --- working ----------------------------------------------------------------------------------------------------
 
@@ -207,6 +217,16 @@ class TemporalEngine:
             what = "runs go on, and PostgreSQL places sessions meanwhile"
             log.warning("can't reach Temporal at %s (%s); %s; retrying", address, _describe(error), what)
         self.is_reachable = error is None
+
+
+def _tasks_of_workers(task: asyncio.Task[None]) -> list[asyncio.Task[object]]:
+    """What is left of workers that are closing. They wait for the server without a limit, also after a cancel."""
+    return [one for one in asyncio.all_tasks() if one is task or _is_of_library(one)]
+
+
+def _is_of_library(task: asyncio.Task[object]) -> bool:
+    code = getattr(task.get_coro(), "cr_code", None)
+    return code is not None and Path(code.co_filename).is_relative_to(LIBRARY)
 
 
 def version_key(version: str) -> tuple[int, ...]:
