@@ -112,7 +112,7 @@ faults: $(READY) ## Kill the runtime at every named boundary and check what is l
 SESSIONS ?= 100
 MINUTES ?= 10
 
-fleet: $(READY) ## Use a fleet while nodes fail at random, then check everything (SESSIONS=20 MINUTES=2, ARGS="--seed 1")
+fleet: $(READY) ## Use a fleet while nodes fail at random, then check everything (SESSIONS=20 MINUTES=2, ARGS="--placement temporal --seed 1")
 	@$(BIN)/python -m tests.fleet.soak --sessions $(SESSIONS) --minutes $(MINUTES) $(ARGS)
 
 HOURS ?= 0.5

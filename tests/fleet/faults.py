@@ -1,6 +1,6 @@
-"""What happens to a fleet while people use it: nodes are killed, paused, drained and stopped, the database fails.
+"""What happens to a fleet while people use it: nodes are killed, paused, drained and stopped, and servers fail.
 
-Invariants: one node stays healthy; whatever was done to a node or the database is undone before `stop` returns.
+Invariants: one node stays healthy; whatever was done to a node or a server is undone before `go_on` returns.
 """
 
 import asyncio
@@ -16,14 +16,16 @@ from tests.fleet.nodes import FleetOf
 from tests.harness.clients import wire_client
 from tests.harness.postgres import Postgres
 from tests.harness.processes import PATIENCE
+from tests.harness.temporal import Temporal
 
 LEASE_SECONDS = 3.0
+DATABASE, TEMPORAL = "the database", "Temporal"
 NO_DATABASE = 75
 """The exit code of a daemon that cannot reach its log when it starts."""
 
 
 class Fault(Struct):
-    """From when to when it lasted, by the clock of events; `node` is empty for what happens to the database."""
+    """From when to when it lasted, by the clock of events; `node` is a server's name for what happens to that."""
 
     kind: str
     node: str
@@ -43,16 +45,19 @@ class Faults:
         self._chance = chance
         self._unwell: set[str] = set()
         self.standby: Postgres | None = None
+        self.temporal: Temporal | None = None
         self._all: dict[str, Callable[[str], Awaitable[None]]] = {
             "kill": self._kill,
             "pause": self._pause,
             "drain": self._drain,
             "stop": self._stop,
         }
-        self._of_database: dict[str, Callable[[], Awaitable[None]]] = {
-            "connections": self._end_connections,
-            "database": self._crash_database,
-            "failover": self._fail_over,
+        self._of_servers: dict[str, tuple[str, Callable[[], Awaitable[None]]]] = {
+            "connections": (DATABASE, self._end_connections),
+            "database": (DATABASE, self._crash_database),
+            "failover": (DATABASE, self._fail_over),
+            "temporal": (TEMPORAL, self._crash_temporal),
+            "silence": (TEMPORAL, self._pause_temporal),
         }
 
     async def go_on(self, until: float) -> None:
@@ -75,12 +80,13 @@ class Faults:
 
     def _begin(self, group: asyncio.TaskGroup, kind: str) -> bool:
         """Let something happen; False if there is nothing healthy that it could happen to."""
-        if kind in self._of_database:
-            if "" in self._unwell:
+        if kind in self._of_servers:
+            server, work = self._of_servers[kind]
+            if server in self._unwell:
                 return False
-            group.create_task(self._happen(kind, "", self._of_database[kind]()))
+            group.create_task(self._happen(kind, server, work()))
             return True
-        healthy = sorted(set(self._fleet.nodes) - self._unwell)
+        healthy = sorted(self._fleet.nodes.keys() - self._unwell)
         if len(healthy) < 2:
             return False
         name = self._chance.choice(healthy)
@@ -148,3 +154,17 @@ class Faults:
         self._fleet.server = standby
         await asyncio.to_thread(before.remove)
         self.standby = await asyncio.to_thread(standby.add_standby, before.port)
+
+    async def _crash_temporal(self) -> None:
+        assert self.temporal is not None
+        await asyncio.to_thread(self.temporal.kill)
+        await asyncio.sleep(self._chance.uniform(0, 2) * LEASE_SECONDS)
+        await asyncio.to_thread(self.temporal.start)
+
+    async def _pause_temporal(self) -> None:
+        assert self.temporal is not None
+        self.temporal.pause()
+        try:
+            await asyncio.sleep(self._chance.uniform(1, 2) * LEASE_SECONDS)
+        finally:
+            self.temporal.resume()

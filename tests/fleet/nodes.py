@@ -36,13 +36,17 @@ SCRIPT: list[Reply] = [
     section("^count", {"text": "one two three"}),
     section("^make", shell('echo "$BUDDY_CALL" >> LEDGER'), {"text": "made"}),
     section("^slow", shell('echo "$BUDDY_CALL" >> LEDGER; sleep 600'), {"text": "after"}),
-    section("^drip", {"text": "drop " * 300, "delay": 0.05}),
+    section("^drip", {"text": "drop " * 160, "delay": 0.05}),
+    section("^trickle", {"text": "drop " * 400, "delay": 0.05}),
     section("^twice", *[shell('echo "$BUDDY_CALL" >> LEDGER')] * 2, {"text": "made two"}),
 ]
 
 
 class FleetOf:
-    """Use it as `async with FleetOf(folder, server, "a", "b") as fleet`. `cluster` is added to `[cluster]`."""
+    """Use it as `async with FleetOf(folder, server, "a", "b") as fleet`.
+
+    `cluster` is added to `[cluster]`; by default what the fixture `placement` chose for all fleets of a test.
+    """
 
     cluster = ""
 
@@ -54,6 +58,7 @@ class FleetOf:
         more: str = "",
         web: str = "",
         script: Sequence[Reply] = SCRIPT,
+        cluster: str | None = None,
     ) -> None:
         self.folder = folder
         self.server = server
@@ -64,7 +69,7 @@ class FleetOf:
         self.received: list[tuple[WireClient, str, int]] = []
         self._script = script
         table, _, rest = more.partition("[cluster]\n") if "[cluster]" in more else (more, "", "")
-        self._more = f"{table}\n[cluster]\n{rest}\n{self.cluster}"
+        self._more = f"{table}\n[cluster]\n{rest}\n{self.cluster if cluster is None else cluster}"
         self._clients = AsyncExitStack()
         self.nodes: dict[str, Daemon] = {}
         self.workspace.mkdir()
@@ -166,6 +171,12 @@ class FleetOf:
             while len(found := self.ledger.read_text().split()) < lines:  # noqa: ASYNC110 - another process writes it
                 await asyncio.sleep(0.02)
         return found
+
+    async def wait_logged(self, name: str, text: str) -> None:
+        """Wait until a node's log says so."""
+        async with asyncio.timeout(PATIENCE):
+            while text not in self.nodes[name].log():  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.1)
 
     def sql(self, statement: str) -> str:
         return self.server.sql(statement, self.database)

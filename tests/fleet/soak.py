@@ -1,6 +1,6 @@
 """Many sessions on a fleet whose nodes fail at random; afterwards every invariant is checked offline.
 
-    python -m tests.fleet.soak --sessions 100 --minutes 10
+    python -m tests.fleet.soak --sessions 100 --minutes 10 [--placement temporal]
 
 Invariants that are checked: the offline checker finds nothing in the log, in what the commands did and in what clients
 received; each message that was accepted is in the log once, in the run that was promised; the head of each session is
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,8 +30,11 @@ from tests.fleet.people import Person
 from tests.harness.logs import opened_log, read_all
 from tests.harness.postgres import Postgres, is_installed
 from tests.harness.scripts import Reply, section, shell
+from tests.harness.temporal import Temporal, settings
 
 KINDS = ("kill", "pause", "drain", "stop", "connections", "database")
+OF_TEMPORAL = ("temporal", "silence")
+PLACEMENTS = ("postgres", "temporal")
 DONE = 'echo "$BUDDY_CALL" >> LEDGER'
 SCRIPT: list[Reply] = [
     section("^count", {"text": "one two three"}),
@@ -53,6 +57,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     fault_seconds: float = 8.0
     pause_seconds: float = 4.0
     kinds: Sequence[str] = KINDS
+    placement: str = "postgres"
     seed: int = 0
 
 
@@ -88,10 +93,14 @@ def _covers(fault: Fault, ts: int) -> bool:
 
 async def soak(plan: Plan, folder: Path) -> Outcome:
     """Use a fleet and let it fail; returns what is left."""
-    with Postgres() as server:
-        fleet = FleetOf(folder, server, *(f"node-{number}" for number in range(1, plan.nodes + 1)), script=SCRIPT)
+    with Postgres() as server, ExitStack() as stack:
+        temporal = stack.enter_context(Temporal()) if plan.placement == "temporal" else None
+        cluster = settings(temporal) if temporal else ""
+        names = [f"node-{number}" for number in range(1, plan.nodes + 1)]
+        fleet = FleetOf(folder, server, *names, script=SCRIPT, cluster=cluster)
         chance = random.Random(plan.seed)  # noqa: S311 - no secret
         faults = Faults(fleet, plan.kinds, plan.fault_seconds, chance)
+        faults.temporal = temporal
         try:
             if "failover" in plan.kinds:
                 faults.standby = server.add_standby()
@@ -152,6 +161,7 @@ def report(plan: Plan, outcome: Outcome) -> str:
     outcomes = Counter[str](body.outcome for _, body in outcome.bodies(RunComplete))
     lines = [
         f"{plan.sessions} sessions on {plan.nodes} nodes for {plan.seconds:.0f} s, seed {plan.seed}",
+        f"placement: {plan.placement}",
         f"faults: {_counted(kinds)}",
         f"runs: {_counted(outcomes)}; events: {sum(map(len, outcome.events.values()))}",
         f"side effects: {outcome.effects}; calls with an unknown outcome: {unknown}",
@@ -182,15 +192,17 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument(
-        "--faults", default=",".join(KINDS), help=f"what may happen (default {','.join(KINDS)}; also failover)"
-    )
+    parser.add_argument("--placement", choices=PLACEMENTS, default="postgres", help="who places (default postgres)")
+    also = f"; also failover and, with Temporal, {' and '.join(OF_TEMPORAL)}, which are in its default"
+    parser.add_argument("--faults", help=f"what may happen (default {','.join(KINDS)}{also})")
     parser.add_argument("--every", type=float, default=8.0, help="seconds between faults, on average (default 8)")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
-    unknown = [kind for kind in options.faults.split(",") if kind not in (*KINDS, "failover")]
+    usual = (*KINDS, *OF_TEMPORAL) if options.placement == "temporal" else KINDS
+    kinds = options.faults.split(",") if options.faults else usual
+    unknown = [kind for kind in kinds if kind not in (*usual, "failover")]
     if unknown:
-        parser.error(f"unknown fault {unknown[0]!r}. Available: {', '.join((*KINDS, 'failover'))}")
+        parser.error(f"unknown fault {unknown[0]!r}. Available: {', '.join((*usual, 'failover'))}")
     if not is_installed():
         parser.error("PostgreSQL is missing: make services")
     plan = Plan(
@@ -198,7 +210,8 @@ def main() -> int:
         seconds=options.minutes * 60,
         nodes=options.nodes,
         fault_seconds=options.every,
-        kinds=options.faults.split(","),
+        kinds=kinds,
+        placement=options.placement,
         seed=options.seed,
     )
     with tempfile.TemporaryDirectory(prefix="buddy-fleet-") as folder:

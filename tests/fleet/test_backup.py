@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.fleet.nodes import FleetOf, approve
 from tests.harness.clients import read_log, send
 from tests.harness.postgres import Postgres
+
+pytestmark = pytest.mark.usefixtures("placement")
 
 
 async def test_a_dump_of_a_working_fleet_can_be_restored(tmp_path: Path, postgres: Postgres) -> None:

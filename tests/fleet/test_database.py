@@ -15,6 +15,8 @@ from tests.harness.postgres import Postgres
 from tests.harness.processes import PATIENCE
 from tests.harness.wire_client import ErrorResponse, WireClient
 
+pytestmark = pytest.mark.usefixtures("placement")
+
 
 async def test_a_restarted_database_is_a_pause(tmp_path: Path) -> None:
     with Postgres() as server:

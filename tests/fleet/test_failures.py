@@ -9,10 +9,14 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.fleet.nodes import FleetOf, refusal
 from tests.harness.clients import decide, send
 from tests.harness.postgres import Postgres
 from tests.harness.wire_client import ErrorResponse, WireClient
+
+pytestmark = pytest.mark.usefixtures("placement")
 
 PATIENCE = 60.0
 

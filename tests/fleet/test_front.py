@@ -15,6 +15,8 @@ from tests.harness.jwt_issuer import Issuer
 from tests.harness.postgres import Postgres
 from tests.harness.processes import free_port
 
+pytestmark = pytest.mark.usefixtures("placement")
+
 
 @asynccontextmanager
 async def fleet_behind(front: Front, folder: Path, postgres: Postgres, issuer: Issuer) -> AsyncGenerator[FleetOf]:

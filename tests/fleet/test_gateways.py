@@ -4,10 +4,14 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.fleet.nodes import FleetOf, approve, refusal
 from tests.harness.clients import decide, read_log, send, wire_client
 from tests.harness.postgres import Postgres
 from tests.harness.wire_client import ErrorResponse
+
+pytestmark = pytest.mark.usefixtures("placement")
 
 
 async def test_every_node_serves_every_session(tmp_path: Path, postgres: Postgres) -> None:

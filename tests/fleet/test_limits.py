@@ -3,11 +3,15 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.fleet.nodes import FleetOf
 from tests.harness.clients import decide, wire_client
 from tests.harness.jwt_issuer import AUDIENCE, ISSUER, Issuer
 from tests.harness.postgres import Postgres
 from tests.harness.wire_client import ErrorResponse, Message, WireClient
+
+pytestmark = pytest.mark.usefixtures("placement")
 
 EACH = 4
 

@@ -3,11 +3,15 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.fleet.nodes import FleetOf, refusal
 from tests.harness.clients import decide, read_log, send
 from tests.harness.postgres import Postgres
 from tests.harness.scripts import Reply, section, shell
 from tests.harness.wire_client import WireClient
+
+pytestmark = pytest.mark.usefixtures("placement")
 
 PATIENCE = 60.0
 SCRIPT: list[Reply] = [

@@ -1,62 +1,23 @@
-"""Placement by Temporal: the same failures as with PostgreSQL's, and those of Temporal itself."""
+"""Failures of Temporal itself, while it places sessions; those of nodes and databases are in the modules for both."""
 
 import asyncio
-import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.fleet import test_database as database
-from tests.fleet import test_failures as failures
-from tests.fleet import test_upgrade as upgrade
 from tests.fleet.nodes import FleetOf
+from tests.fleet.test_failures import taken_over
 from tests.harness.clients import send
 from tests.harness.postgres import Postgres
-from tests.harness.temporal import Temporal
+from tests.harness.processes import PATIENCE
+from tests.harness.temporal import Temporal, settings
 
-PATIENCE = 60.0
-Scenario = Callable[[Path, Postgres], Awaitable[None]]
-SCENARIOS: list[Scenario] = [
-    failures.test_a_killed_node_loses_its_runs_to_another,
-    failures.test_a_paused_node_does_nothing_more_when_it_wakes,
-    failures.test_a_drained_node_hands_over,
-]
-MORE: list[Scenario] = [
-    failures.test_a_node_that_is_paused_before_a_start_never_starts_it,
-    failures.test_a_stopped_node_hands_over_and_comes_back,
-    failures.test_an_approval_expires_although_no_node_has_its_session,
-    database.test_killed_connections_lose_nothing,
-    upgrade.test_nodes_are_upgraded_one_after_the_other,
-    failures.test_a_client_of_a_dead_gateway_goes_on_at_another,
-    failures.test_a_session_on_a_nodes_own_machine_fails_with_it,
-    failures.test_a_session_on_a_nodes_own_machine_waits_for_it,
-]
+Outage = Callable[[Temporal], None]
 
 
-def settings(server: Temporal) -> str:
-    """What is added to [cluster], with a task queue of its own."""
-    place = f'address = "{server.address}"\ntask_queue = "buddy-{uuid.uuid4().hex[:8]}"\n'
-    return f'placement = "temporal"\n[cluster.temporal]\n{place}'
-
-
-@pytest.mark.parametrize(
-    "scenario",
-    [*SCENARIOS, *(pytest.param(one, marks=pytest.mark.long) for one in MORE)],
-    ids=lambda scenario: scenario.__name__.removeprefix("test_"),
-)
-async def test_with_temporal(
-    scenario: Scenario, tmp_path: Path, postgres: Postgres, temporal: Temporal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FleetOf, "cluster", settings(temporal))
-    await scenario(tmp_path, postgres)
-
-
-async def test_a_session_with_work_has_a_workflow(
-    tmp_path: Path, postgres: Postgres, temporal: Temporal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FleetOf, "cluster", settings(temporal))
-    async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
+async def test_a_session_with_work_has_a_workflow(tmp_path: Path, postgres: Postgres, temporal: Temporal) -> None:
+    async with FleetOf(tmp_path, postgres, "a", "b", cluster=settings(temporal)) as fleet:
         client = await fleet.client("a")
         session_id = await fleet.start(client)
         await send(client, session_id, "drip")
@@ -68,37 +29,55 @@ async def test_a_session_with_work_has_a_workflow(
         assert await fleet.violations(session_id) == []
 
 
+def start_empty(server: Temporal) -> None:
+    """As after the loss of its disk: it knows nothing of any session."""
+    for path in server.folder.glob("db*"):
+        path.unlink()
+    server.start()
+
+
+@pytest.mark.parametrize(
+    ("fail", "recover"),
+    [
+        pytest.param(Temporal.kill, Temporal.start, id="crash"),
+        pytest.param(Temporal.kill, start_empty, id="data-loss", marks=pytest.mark.long),
+        pytest.param(Temporal.pause, Temporal.resume, id="pause", marks=pytest.mark.long),
+    ],
+)
 async def test_without_temporal_runs_go_on_and_lost_ones_are_taken(
-    tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+    fail: Outage, recover: Outage, tmp_path: Path, postgres: Postgres
 ) -> None:
     with Temporal() as server:
-        monkeypatch.setattr(FleetOf, "cluster", settings(server))
-        async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
+        async with FleetOf(tmp_path, postgres, "a", "b", cluster=settings(server)) as fleet:
             here, there = await fleet.client("a"), await fleet.client("b")
             lost, kept = await fleet.start(here), await fleet.start(there)
             for session_id in (lost, kept):
                 await fleet.attach(there, session_id)
-            await send(here, lost, "drip")
-            await send(there, kept, "drip")
+            await send(here, lost, "trickle")
+            await send(there, kept, "trickle")
             await wait_workflow(server, lost, "Running")
             await wait_workflow(server, kept, "Running")
-            server.kill()
-            await wait_logged(fleet, "b", "can't reach Temporal")
+            fail(server)
+            await fleet.wait_logged("b", "can't reach Temporal")
             # What is new works, too.
             other = await fleet.start(there)
             await send(there, other, "count")
             while (await there.wait_for("run_complete"))["sessionId"] != other:
                 pass
             fleet.nodes["a"].kill()
-            await failures.taken_over(there, "b", "a")
+            await taken_over(there, "b", "a")
             epochs = fleet.sql("SELECT string_agg(epoch::text, ',' ORDER BY key) FROM sessions")
-            server.start()
-            await wait_logged(fleet, "b", "connected to Temporal")
+            recover(server)
+            await fleet.wait_logged("b", "connected to Temporal")
             done = {event["sessionId"] for event in there.events if event["type"] == "run_complete"}
             while not {lost, kept} <= done:
                 done.add((await there.wait_for("run_complete"))["sessionId"])
             # Attempts that Temporal gave up meanwhile take nothing from a node that lives.
             assert fleet.sql("SELECT string_agg(epoch::text, ',' ORDER BY key) FROM sessions") == epochs
+            # It places again.
+            await send(there, kept, "drip")
+            await wait_workflow(server, kept, "Running")
+            await there.wait_for("run_complete")
             assert await fleet.violations(lost, kept, other, to_end=[there]) == []
 
 
@@ -112,7 +91,18 @@ async def workflows(server: Temporal) -> list[str]:
     return (await asyncio.to_thread(server.run, "workflow", "list")).splitlines()
 
 
-async def wait_logged(fleet: FleetOf, name: str, text: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while text not in fleet.nodes[name].log():  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.1)
+@pytest.mark.parametrize("seconds", [0.0, pytest.param(4.0, marks=pytest.mark.long)], ids=["at-once", "later"])
+async def test_a_node_hands_over_and_ends_while_temporal_does_not_answer(
+    seconds: float, tmp_path: Path, postgres: Postgres
+) -> None:
+    with Temporal() as server:
+        async with FleetOf(tmp_path, postgres, "a", "b", cluster=settings(server)) as fleet:
+            _, there, session_id = await fleet.stream()
+            await wait_workflow(server, session_id, "Running")
+            server.pause()
+            await asyncio.sleep(seconds)  # before or after it is noticed
+            assert await asyncio.to_thread(fleet.nodes["a"].stop) == 0
+            await taken_over(there, "b", "a")
+            assert (await there.wait_for("run_complete"))["payload"]["outcome"] == "success"
+            assert await asyncio.to_thread(fleet.nodes["b"].stop) == 0
+            assert await fleet.violations(session_id) == []

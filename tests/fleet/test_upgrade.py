@@ -5,6 +5,8 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
+
 from buddy.version import VERSION
 from tests.fleet.nodes import FleetOf
 from tests.fleet.test_failures import taken_over
@@ -12,6 +14,8 @@ from tests.harness.clients import send
 from tests.harness.postgres import Postgres
 from tests.harness.processes import PATIENCE, SOURCES
 from tests.harness.wire_client import WireClient
+
+pytestmark = pytest.mark.usefixtures("placement")
 
 NEWER = "99.0.0"
 MIGRATION = """
