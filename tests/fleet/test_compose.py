@@ -17,16 +17,19 @@ import yaml
 
 from buddy.config.load import parse_config
 from tests.fleet.front import Front
+from tests.fleet.nodes import SCRIPT
 from tests.harness.clients import send, wire_client
 from tests.harness.daemon import Daemon
 from tests.harness.jwt_issuer import Issuer
 from tests.harness.postgres import NOBODY, Postgres
 from tests.harness.processes import PATIENCE, ROOT, free_port, wait_until
+from tests.harness.temporal import PROGRAM
 from tests.harness.wire_client import WireClient
 
 PASSWORD = "p4ss-w0rd"
 PORT = 5432
 NODES = ("node-1", "node-2", "node-3")
+FILES = (["compose.yaml"], ["compose.yaml", "compose.temporal.yaml"])
 
 
 def compose(*files: str) -> dict[str, Any]:
@@ -43,14 +46,16 @@ def compose(*files: str) -> dict[str, Any]:
 class Composed:
     """The services as processes. What an image does by itself is done here: creating a cluster, finding programs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *files: str) -> None:
         self.folder = folder
-        self.services = compose("compose.yaml")
+        self.services = compose(*files)
         block = f"127.{random.randint(1, 250)}.{random.randint(0, 250)}"  # noqa: S311 - no secret
         self.addresses = {name: f"{block}.{number}" for number, name in enumerate(sorted(self.services), 1)}
         self.primary, self.standby = self._server("db-1"), self._server("db-2")
-        self.nodes = {name: Daemon(folder / name) for name in NODES}
+        self.nodes = {name: Daemon(folder / name, script=SCRIPT) for name in NODES}
         self.front = Front(folder, free_port())
+        self.temporal: subprocess.Popen[bytes] | None = None
+        self.temporal_address = ""
 
     def _server(self, name: str) -> Postgres:
         server = Postgres(listen_addresses=self.addresses[name])
@@ -104,6 +109,30 @@ class Composed:
         found = shutil.which(program, path=self.primary.environment["PATH"]) or program
         subprocess.run([found, *arguments], env=env, check=True, capture_output=True, timeout=PATIENCE)
 
+    def start_temporal(self) -> None:
+        """On another port of 127.0.0.1: the parts of the server look for each other there."""
+        port, command = free_port(), self.services["temporal"]["command"]
+        self.temporal_address = f"127.0.0.1:{port}"
+        replaced = {"0.0.0.0": "127.0.0.1", "/data/temporal.db": str(self.folder / "temporal.db")}  # noqa: S104 - replaced
+        assert replaced.keys() < set(command)
+        self.temporal = subprocess.Popen(
+            [str(PROGRAM), *(replaced.get(part, part) for part in command), "--port", str(port)],
+            env={"HOME": str(self.folder), "PATH": "/usr/bin:/bin"},
+            stdout=subprocess.DEVNULL,
+        )
+
+    def workflows(self) -> str:
+        command = [str(PROGRAM), "workflow", "list", "--address", self.temporal_address]
+        env = {"HOME": str(self.folder)}
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout
+
+    def settings_of(self, name: str) -> str:
+        """The configuration that is mounted into a node."""
+        mounted = [volume.split(":") for volume in self.services[name]["volumes"]]
+        [source] = [volume[0] for volume in mounted if volume[1] == "/etc/buddy/buddy.toml"]
+        text = Path(source).read_text().replace("https://localhost", self.front.origin)
+        return text.replace("temporal:7233", self.temporal_address)
+
     def start_nodes(self, issuer: Issuer) -> None:
         for name, daemon in self.nodes.items():
             service = self.services[name]
@@ -112,8 +141,7 @@ class Composed:
             assert service["command"][:2] + service["command"][-4:] == ["daemon", "run", *expected]
             daemon.flags = [self.text(part, name) for part in service["command"][2:-4]]
             assert words == daemon.places()
-            settings = (ROOT / "deploy" / "buddy.toml").read_text().replace("https://localhost", self.front.origin)
-            settings = settings.replace("[node]\n", f'[node]\nname = "{name}"\n')  # the name of its host
+            settings = self.settings_of(name).replace("[node]\n", f'[node]\nname = "{name}"\n')  # that of its host
             daemon.config.write_text(daemon.config.read_text() + settings + issuer.settings(daemon.folder / "jwks"))
             daemon.launch(**{key: self.text(value) for key, value in service["environment"].items()})
         for daemon in self.nodes.values():
@@ -122,12 +150,15 @@ class Composed:
     def stop(self) -> None:
         for daemon in self.nodes.values():
             daemon.stop()
+        if self.temporal is not None:
+            self.temporal.kill()
+            self.temporal.wait()
         self.standby.remove()
         self.primary.remove()
 
 
 @pytest.mark.needs("docker-compose")
-@pytest.mark.parametrize("files", [["compose.yaml"], ["compose.yaml", "compose.temporal.yaml"]])
+@pytest.mark.parametrize("files", FILES)
 def test_compose_accepts_the_files(files: list[str]) -> None:
     services = compose(*files)
     assert set(NODES) < set(services)
@@ -149,9 +180,12 @@ def test_front_and_nodes_have_the_same_name_and_the_example_of_users_can_be_used
 
 @pytest.mark.slow
 @pytest.mark.needs("docker-compose", "caddy")
-async def test_the_commands_of_the_example_make_a_fleet(tmp_path: Path) -> None:
-    fleet, issuer = Composed(tmp_path), Issuer()
+@pytest.mark.parametrize("files", FILES, ids=["postgres", "temporal"])
+async def test_the_commands_of_the_example_make_a_fleet(files: list[str], tmp_path: Path) -> None:
+    fleet, issuer = Composed(tmp_path, *files), Issuer()
     try:
+        if "temporal" in fleet.services:
+            fleet.start_temporal()
         await asyncio.to_thread(fleet.create_primary)
         await asyncio.to_thread(fleet.start_standby)
         await asyncio.to_thread(fleet.replicate)
@@ -164,6 +198,8 @@ async def test_the_commands_of_the_example_make_a_fleet(tmp_path: Path) -> None:
             await client.wait_for("assistant_token")
             async with wire_client(fleet.nodes["node-1"]) as owner:
                 assert {node["node"] for node in (await owner.ask("list_nodes"))["nodes"]} == set(NODES)
+            if "temporal" in fleet.services:
+                await asyncio.to_thread(wait_until, lambda: session_id in fleet.workflows(), "the session's workflow")
             # The database fails over, as docs/fleet.md says.
             await asyncio.to_thread(fleet.primary.kill)
             folder = str(fleet.standby.folder)
