@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import signal
+import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -10,15 +11,17 @@ from pathlib import Path
 from bench.benchmarks import Benchmark, Contender
 from bench.figures import Metric, Sample
 from bench.postgres import start_server
-from bench.setup import Setup
+from bench.setup import BenchmarkError, Setup
 from tests.fleet.nodes import FleetOf
 from tests.harness.clients import send
 from tests.harness.postgres import Postgres
+from tests.harness.temporal import PROGRAM, Temporal, settings
 from tests.harness.wire_client import WireClient
 
 RUNS = 100
 IDLE_SESSIONS = 200
 IDLE_SECONDS = 5.0
+STREAMS = 20
 
 
 def fleets(setup: Setup) -> Iterator[Contender]:
@@ -33,17 +36,60 @@ def fleets(setup: Setup) -> Iterator[Contender]:
     yield Contender("fleet", "buddy", take)
 
 
-async def _measure(server: Postgres, folder: Path, runs: int, sessions: int) -> Sample:
-    names = ("kill", "pause", "drain")
-    for name in (*names, "cost"):
+def fleets_with_temporal(setup: Setup) -> Iterator[Contender]:
+    if not PROGRAM.exists():
+        raise BenchmarkError("Temporal is missing: make services")
+    server, numbers = start_server(setup), itertools.count()
+    temporal = setup.cleanup.enter_context(Temporal())
+
+    def take() -> Sample:
+        folder = setup.folder / f"temporal-{next(numbers)}"
+        folder.mkdir()
+        return asyncio.run(_measure_with_temporal(server, temporal, folder))
+
+    yield Contender("temporal", "buddy", take)
+
+
+async def _measure_with_temporal(server: Postgres, temporal: Temporal, folder: Path) -> Sample:
+    took = await _take_overs(server, folder, settings(temporal))
+    (folder / "cost").mkdir()
+    async with FleetOf(folder / "cost", server, "a", "b", cluster=settings(temporal)) as fleet:
+        here, there = await fleet.client("a"), await fleet.client("b")
+        idle = await _share_of_core(temporal.process)
+        for client in (here, there) * (STREAMS // 2):
+            await send(client, await fleet.start(client), "drip")
+        await there.wait_for("assistant_token")
+        busy = await _share_of_core(temporal.process)
+    return {
+        **{f"temporal_{name}": values for name, values in took.items()},
+        "engine_idle": [idle],
+        "engine_busy": [busy],
+    }
+
+
+async def _take_overs(server: Postgres, folder: Path, cluster: str = "") -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for name, fault in _FAULTS.items():
         (folder / name).mkdir()
-    found = [await _take_over(FleetOf(folder / name, server, "a", "b"), _FAULTS[name]) for name in names]
+        fleet = FleetOf(folder / name, server, "a", "b", cluster=cluster)
+        found[f"after_{name}"] = [await _take_over(fleet, fault)]
+    return found
+
+
+async def _share_of_core(process: subprocess.Popen[bytes] | None) -> float:
+    began = _cpu_seconds(process)
+    await asyncio.sleep(IDLE_SECONDS)
+    return (_cpu_seconds(process) - began) * 100 / IDLE_SECONDS
+
+
+async def _measure(server: Postgres, folder: Path, runs: int, sessions: int) -> Sample:
+    took = await _take_overs(server, folder)
+    (folder / "cost").mkdir()
     async with FleetOf(folder / "cost", server, "a", "b") as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")
         delivered = await _delivery(fleet, here, there)
         per_run = await _cost_of_runs(fleet, here, server, runs)
         idle = await _cost_of_idling(fleet, here, server, sessions)
-    took = {f"after_{name}": [seconds] for name, seconds in zip(names, found, strict=True)}
     return {**took, "other_client": delivered, "run_cost": [per_run], "idle_cost": [idle]}
 
 
@@ -87,12 +133,12 @@ async def _delivery(fleet: FleetOf, here: WireClient, there: WireClient) -> list
 async def _cost_of_runs(fleet: FleetOf, client: WireClient, server: Postgres, runs: int) -> float:
     """Milliseconds of the database's processors for a run of one answer."""
     session_id = await fleet.start(client)
-    began = _cpu_seconds(server)
+    began = _cpu_seconds(server.process)
     for _ in range(runs):
         run_id = await send(client, session_id, "count")
         while (await client.wait_for("run_complete"))["runId"] != run_id:
             pass  # that of another session
-    return (_cpu_seconds(server) - began) * 1000 / runs
+    return (_cpu_seconds(server.process) - began) * 1000 / runs
 
 
 async def _cost_of_idling(fleet: FleetOf, client: WireClient, server: Postgres, sessions: int) -> float:
@@ -100,23 +146,21 @@ async def _cost_of_idling(fleet: FleetOf, client: WireClient, server: Postgres, 
     for _ in range(sessions):
         await fleet.start(client)
     await asyncio.sleep(1)
-    began = _cpu_seconds(server)
-    await asyncio.sleep(IDLE_SECONDS)
-    return (_cpu_seconds(server) - began) * 100 / IDLE_SECONDS
+    return await _share_of_core(server.process)
 
 
-def _cpu_seconds(server: Postgres) -> float:
-    """Of the server's processes, also of those that have ended."""
-    assert server.process is not None
+def _cpu_seconds(process: subprocess.Popen[bytes] | None) -> float:
+    """Of a server's processes, also of those that have ended."""
+    assert process is not None
     ticks = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has just ended
-        if path.parent.name == str(server.process.pid):
+        if path.parent.name == str(process.pid):
             ticks += sum(map(int, fields[11:15]))
-        elif fields[1] == str(server.process.pid):
+        elif fields[1] == str(process.pid):
             ticks += sum(map(int, fields[11:13]))
     return ticks / 100
 
@@ -134,6 +178,23 @@ BENCHMARKS = (
         ),
         fleets,
         rounds=3,
+        warm=False,
+    ),
+    Benchmark(
+        "fleet-temporal",
+        (
+            Metric("temporal_after_kill", "a node is killed → its run goes on elsewhere, Temporal places", "s", "none"),
+            Metric(
+                "temporal_after_pause", "a node is paused → its run goes on elsewhere, Temporal places", "s", "none"
+            ),
+            Metric(
+                "temporal_after_drain", "a node is drained → its run goes on elsewhere, Temporal places", "s", "none"
+            ),
+            Metric("engine_idle", "two idle nodes, CPU of Temporal", "% of a core", "none"),
+            Metric("engine_busy", "two nodes with 20 runs that last, CPU of Temporal", "% of a core", "none"),
+        ),
+        fleets_with_temporal,
+        rounds=5,
         warm=False,
     ),
 )
