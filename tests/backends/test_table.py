@@ -242,7 +242,7 @@ async def test_a_token_budget_ends_the_run(agent: Agent, tmp_path: Path) -> None
 async def test_a_time_budget_ends_a_waiting_agent(agent: Agent, tmp_path: Path) -> None:
     async with agent_host(agent, tmp_path) as host, host.client("headless") as client:
         await client.start("headless")
-        ended = await ask(client, "wait", RunOptions(budget=BudgetLimits(max_seconds=3)))
+        ended = await ask(client, "wait", RunOptions(budget=BudgetLimits(max_seconds=1)))
         assert ended.reason == "budget_exceeded"
 
 

@@ -110,6 +110,7 @@ def test_a_tool_that_is_added_as_described_is_offered(copy: Copy) -> None:
     assert "word_count" in (copy.root / "src/buddy/tools/descriptions.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow  # it runs the tests of the copy five times
 def test_a_request_that_is_added_as_described_is_served_to_its_role_alone(copy: Copy) -> None:
     handlers = [step for step in steps("request") if "handlers" in step.path]
     for step in steps("request"):

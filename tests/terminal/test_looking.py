@@ -17,7 +17,7 @@ def test_what_reads_or_leaves_works_during_the_first_run(home: Home) -> None:
     with home.script(ENDLESS) and Tmux(home, columns=120, rows=60) as terminal:
         terminal.wait_for("(shift-tab)")
         terminal.enter("first")
-        terminal.wait_for("Esc to interrupt")
+        terminal.wait_for("quick brown fox")  # before the first request there is nothing to show
         terminal.enter("/context")
         screen = terminal.wait_for("system prompt", history=True)
         used, limit = re.findall(r"· ([\d.k]+) of ([\d.k]+) tokens", screen)[-1]
