@@ -33,7 +33,7 @@ from buddy.protocol.codes import ToolErrorType, ToolOutcome
 from buddy.protocol.events import Recovery, ToolCall, ToolResult
 from buddy.protocol.intents import Other
 from buddy.protocol.shapes import ToolFailure
-from buddy.steps import Steps, take_turns
+from buddy.steps import Steps, Turns, take_turns
 from buddy.tools.contract import Call, Output, Resumable, Tool
 from buddy.tools.registry import Registry
 
@@ -55,6 +55,7 @@ class Dispatch:
 
     async def settle(self, run: Run) -> None:
         """Record a result for every open call of the run."""
+        turns = Turns()
         for together, group in groupby(list(run.state.open_calls.values()), key=self._group):
             calls = list(group)
             if together and len(calls) > 1:
@@ -64,7 +65,7 @@ class Dispatch:
                     await run.hooks.after_call(call, result)
             else:
                 for call in calls:
-                    await asyncio.sleep(0)  # many calls may be refused without a wait
+                    await turns.pause()  # many calls may be refused without a wait
                     result = await self._result_of(run, call)
                     await run.scrub_ahead(result)
                     run.emit(result)
