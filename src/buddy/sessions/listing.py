@@ -21,6 +21,7 @@ from buddy.protocol.titles import title_of
 from buddy.scrub.heuristics import mask as mask_guesses
 
 DAY_MS = 24 * 3600 * 1000
+_LISTED = frozenset({UserMessage, SessionRenamed, SessionArchived, Usage, SessionCompacted, ChildFinished})
 
 
 class ListedRow:
@@ -34,6 +35,8 @@ class ListedRow:
 
     def apply(self, body: EventBody, ts: int = 0) -> None:
         """Take over what an event changes; `ts` is its time, which decides the day that its cost belongs to."""
+        if type(body) not in _LISTED:
+            return
         match body:
             case UserMessage():
                 # A list is seen by more eyes than a message.

@@ -101,6 +101,8 @@ class SessionFold(Struct):
         match body:
             case Informational():
                 return
+            case ModelRequest() | ToolCall() | ToolResult() | AssistantToken() | ThinkingToken():
+                pass  # affects only the run, as the last ones do; here, because most events are
             case SessionStarted():
                 self.started, self.started_seq = body, event.seq
             case UserMessage() | RunStarted() | RunComplete():
@@ -112,14 +114,9 @@ class SessionFold(Struct):
             case ApprovalPolicyChanged() | ApprovalReceived() | ModelSwitched():
                 self._settle(body, event.seq)
             case (
-                ThinkingToken()
-                | AssistantToken()
-                | ToolCall()
-                | ToolResult()
-                | ApprovalRequired()
+                ApprovalRequired()
                 | RunCancelling()
                 | CancelScheduled()
-                | ModelRequest()
                 | AssistantRestart()
                 | ToolClaimed()
                 | ApprovalExpired()

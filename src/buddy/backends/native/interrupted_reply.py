@@ -34,10 +34,13 @@ class PartialReply:
         return "".join(self._pieces)
 
     def observe(self, body: EventBody) -> None:
-        if isinstance(body, AssistantToken):
-            self._pieces.append(body.text)
-        elif isinstance(body, AssistantMessage | AssistantRestart | RunComplete):
-            self._pieces.clear()
+        match body:
+            case AssistantToken():
+                self._pieces.append(body.text)
+            case AssistantMessage() | AssistantRestart() | RunComplete():
+                self._pieces.clear()
+            case _:
+                pass
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from buddy.backends.native.watch import TimedPhase, report_model_call, watching_
 from buddy.backends.runstate import TurnState
 from buddy.errors import RunEnded
 from buddy.models.contract import Provider, TokenUsage
-from buddy.protocol.events import LASTING, AssistantRestart, EventBody
+from buddy.protocol.events import LASTING, AssistantRestart, EventBody, Informational
 from buddy.protocol.shapes import ContextState
 from buddy.tools.contract import Place
 from buddy.tools.registry import Registry
@@ -50,6 +50,8 @@ class Native:
         self._partial = PartialReply()
 
     def observe(self, seq: int, body: EventBody) -> None:
+        if isinstance(body, Informational):
+            return  # nothing here depends on it
         self._prompts.observe(seq, body)
         self._partial.observe(body)
         self._tools.observe(body)

@@ -87,7 +87,7 @@ class Pins:
     def apply(self, seq: int, body: EventBody) -> None:
         self._first_seq = self._first_seq or seq
         match body:
-            case AssistantToken() | ThinkingToken():
+            case AssistantToken() | ThinkingToken() | ModelRequest() | Usage():
                 pass  # first, because most events are
             case AssistantMessage():
                 self._asked_at = seq
@@ -115,11 +115,9 @@ class Pins:
                 | CancelScheduled()
                 | ChildStarted()
                 | ChildFinished()
-                | ModelRequest()
                 | AssistantRestart()
                 | ApprovalExpired()
                 | ApprovalPolicyChanged()
-                | Usage()
                 | ModelSwitched()
                 | SessionForked()
                 | FilesRestored()

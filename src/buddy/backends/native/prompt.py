@@ -30,7 +30,7 @@ from buddy.backends.runstate import Spending
 from buddy.errors import RunEnded
 from buddy.models.contract import Item, Prompt, Provider, TokenUsage, UserItem
 from buddy.protocol.actors import RuntimeActor
-from buddy.protocol.events import EventBody, Informational, WarningRaised
+from buddy.protocol.events import EventBody, WarningRaised
 from buddy.steps import take_turns
 
 if TYPE_CHECKING:
@@ -74,8 +74,6 @@ class Prompts:
         self.measured: Sizes | None = None
 
     def observe(self, seq: int, body: EventBody) -> None:
-        if isinstance(body, Informational):
-            return
         self._window.observe(body)
         self.transcript.apply(seq, body)
         self._pins.apply(seq, body)

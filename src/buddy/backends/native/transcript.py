@@ -71,8 +71,8 @@ class Transcript:
 
     def apply(self, seq: int, body: EventBody) -> None:
         match body:
-            case AssistantToken() | ThinkingToken():
-                pass  # first, because most events are: the message that follows has their text
+            case AssistantToken() | ThinkingToken() | ModelRequest() | Usage() | ToolCall():
+                pass  # first, because most events are
             case ToolResult():
                 self._finish(body)
             case ApprovalReceived():
@@ -88,7 +88,6 @@ class Transcript:
             case (
                 Informational()
                 | SessionStarted()
-                | ToolCall()
                 | ApprovalRequired()
                 | RunComplete()
                 | RunStarted()
@@ -96,12 +95,10 @@ class Transcript:
                 | CancelScheduled()
                 | ChildStarted()
                 | ChildFinished()
-                | ModelRequest()
                 | AssistantRestart()
                 | ToolClaimed()
                 | ApprovalExpired()
                 | ApprovalPolicyChanged()
-                | Usage()
                 | ModelSwitched()
                 | SessionForked()
                 | AcceptanceResult()
