@@ -4,6 +4,8 @@ Invariants: everything limited is reserved before it is spent, and what does not
 reservations are in the log, so a restart refunds nothing.
 """
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from buddy.backends.contract import Run
@@ -48,7 +50,7 @@ class Budget(Struct, frozen=True):
         """Refuse a turn if any limit is exhausted."""
         for name, limit, used in self._lines():
             least = LEAST["cost"] if name == "cost" else 0.0  # less buys nothing
-            if limit is not None and used >= limit - least and name != "tool_calls":
+            if used >= limit - least and name != "tool_calls":
                 raise BudgetExceeded(name, used_up(limit, name))
 
     def reserve(self, wanted: Spending) -> None:
@@ -73,10 +75,9 @@ class Budget(Struct, frozen=True):
         """
         left: dict[BudgetLimit, float] = {}
         for name, limit, used in self._lines():
-            if limit is not None:
-                left[name] = (limit - used) / (shares if name in DIVIDED else 1)
-                if left[name] < LEAST[name]:
-                    return None
+            left[name] = (limit - used) / (shares if name in DIVIDED else 1)
+            if left[name] < LEAST[name]:
+                return None
         return BudgetLimits(
             max_turns=_whole(left.get("turns")),
             max_cost_usd=left.get("cost"),
@@ -109,19 +110,23 @@ class Budget(Struct, frozen=True):
         short = [
             f"{_figure(max(0, limit - used), name)} of {_figure(limit, name)}"
             for name, limit, used in self._lines()
-            if limit is not None and limit - used < LOW * limit
+            if limit - used < LOW * limit
         ]
         return f"Budget left: {', '.join(short)}. Finish within it." if short else ""
 
-    def _lines(self) -> tuple[tuple[BudgetLimit, float | None, float], ...]:
-        state, limits = self.state, self.state.options.budget
-        return (
-            ("turns", limits.max_turns, state.turns),
-            ("tokens", limits.max_tokens, self._tokens),
-            ("cost", limits.max_cost_usd, self._cost),
-            ("seconds", limits.max_seconds, self.seconds),
-            ("tool_calls", limits.max_tool_calls, self._tool_calls),
-        )
+    def _lines(self) -> Iterator[tuple[BudgetLimit, float, float]]:
+        """Each limit that is set, and what is used of it."""
+        limits = self.state.options.budget
+        if limits.max_turns is not None:
+            yield "turns", limits.max_turns, self.state.turns
+        if limits.max_tokens is not None:
+            yield "tokens", limits.max_tokens, self._tokens
+        if limits.max_cost_usd is not None:
+            yield "cost", limits.max_cost_usd, self._cost
+        if limits.max_seconds is not None:
+            yield "seconds", limits.max_seconds, self.seconds
+        if limits.max_tool_calls is not None:
+            yield "tool_calls", limits.max_tool_calls, self._tool_calls
 
     def _fits_tokens(self, wanted: Spending) -> bool:
         limit = self.state.options.budget.max_tokens

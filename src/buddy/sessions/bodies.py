@@ -28,7 +28,7 @@ class BodyEncoder:
 
     async def prepare(self, body: EventBody) -> None:
         """Scrub and encode a long body that is encoded next, in steps."""
-        if is_long(msgspec.to_builtins(body)):
+        if is_long(body):
             version = self._scrubber.version
             scrubbed = await take_turns(self._scrub_steps(body))
             payload, blobs = await take_turns(encode_long(scrubbed))

@@ -86,7 +86,8 @@ class Prompts:
         self.measured = sizes = await self._fit(run, provider)
         wanted = await _spending(run, provider, sizes)
         Budget.of(run).reserve(wanted)
-        await self._images.load(self.transcript.items)
+        if self.transcript.has_images:
+            await self._images.load(self.transcript.items)
         return ModelCall(self._prompt(run), sizes, wanted, self._tally)
 
     async def compact(self, provider: Provider) -> Compaction | None:

@@ -58,6 +58,8 @@ class Transcript:
         self.items: list[Item] = []
         self.call_ids: set[str] = set()
         self.asked: UserItem | None = None
+        self.has_images = False
+        """Whether an item ever had any."""
         self._seqs: list[int] = []
         self._entries: list[tuple[int, Item]] = []
         self._compactions: list[SessionCompacted] = []
@@ -123,12 +125,14 @@ class Transcript:
         elif call_id in self._open:
             text = result.text + self._remarks.pop(call_id, "")
             self._results[call_id] = ToolItem(call_id, text, _images(result.attachments))
+            self.has_images = self.has_images or bool(result.attachments)
             self._settle()
 
     def _say(self, seq: int, message: UserMessage) -> None:
         self._close_calls()
         said = (message.expanded or message.text) + self._context
         self.asked = UserItem(said, _images(message.attachments))
+        self.has_images = self.has_images or bool(message.attachments)
         self._context = ""
         items = enumerate(message.insertions, 1)
         self._inserted = {item.call_id: (message.message_id, number) for number, item in items}
