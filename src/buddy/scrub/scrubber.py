@@ -134,12 +134,19 @@ class Scrubber:
         return True
 
     def _is_clean_value(self, value: Any, name: str) -> bool:
-        if isinstance(value, Struct):
-            return self.is_clean(value)
-        if isinstance(value, tuple):
-            return all(self._is_clean_value(item, name) for item in cast("tuple[Any, ...]", value))
-        tree = to_builtins(value)
-        return at_once(self._scrub(tree, name)) is tree
+        match value:
+            case str():
+                return self._scrub_field(value, name) is value
+            case tuple() | list():
+                return all(self._is_clean_value(item, name) for item in cast("Sequence[Any]", value))
+            case dict():
+                pairs = cast("dict[str, Any]", value).items()
+                return all(self.text(key) is key and self._is_clean_value(item, key) for key, item in pairs)
+            case Struct():
+                return self.is_clean(value)
+            case _:
+                tree = to_builtins(value)
+                return at_once(self._scrub(tree, name)) is tree
 
     def _find_text_fields(self, shape: type[Struct]) -> tuple[_TextField, ...]:
         found = self._text_fields[shape] = tuple(
@@ -259,15 +266,23 @@ def _differ(scrubbed: Iterable[Json], value: Iterable[Json]) -> bool:
     return any(map(is_not, scrubbed, value))
 
 
-def is_long(tree: object) -> bool:
-    """Whether scrubbing a JSON value takes a while: there is a long text in it, or many parts."""
-    pending, size = [tree], 0
+def is_long(shape: object) -> bool:
+    """Whether scrubbing a struct or a JSON value takes a while: there is a long text in it, or many parts."""
+    pending, size = [shape], 0
     while pending and size <= SLICE:
         value = pending.pop()
+        if not value:
+            continue
         if isinstance(value, str):
             size += len(value)
-        elif isinstance(value, dict | list | tuple):
-            inner = cast("dict[str, object] | list[object] | tuple[object, ...]", value)
-            size += _PART * len(inner)
-            pending += inner.values() if isinstance(inner, dict) else inner
+        elif isinstance(value, dict):
+            parts_of_it = cast("dict[str, object]", value)
+            size += _PART * len(parts_of_it)
+            pending += parts_of_it.values()
+        elif isinstance(value, list | tuple):
+            items = cast("Sequence[object]", value)
+            size += _PART * len(items)
+            pending += items
+        elif isinstance(value, Struct):
+            pending += [get(value) for _, get in text_fields(type(value))]
     return size > SLICE
