@@ -17,6 +17,7 @@ from buddy.errors import ToolError
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
+    LASTING,
     ApprovalExpired,
     ApprovalReceived,
     ApprovalRequired,
@@ -36,6 +37,8 @@ from buddy.sessions.state import SessionFold
 from buddy.tools.registry import Registry
 from buddy.tools.toolbox import builtin
 
+# What changes the history that a provider is sent.
+SPOKEN = LASTING | {"hook_finished", "files_restored"}
 # How a call that was executed may end: with its result, or with an unknown outcome.
 HAPPENED = frozenset({"EXEC_NON_ZERO_EXIT", "EXEC_TIMEOUT", "UNKNOWN_OUTCOME"})
 # A decision made in the last moment is stamped a little after the approval's own timer.
@@ -297,6 +300,8 @@ def check_provider_history(history: History) -> Iterator[str]:
     transcript = Transcript()
     for event, body in history.bodies:
         transcript.apply(event.seq, body)
+        if event.type not in SPOKEN:
+            continue
         problem = invalid_conversation(transcript.closed())
         if problem is not None:
             yield history.says(f"the history after seq {event.seq} is not valid: {problem}")

@@ -5,16 +5,19 @@ import os
 import sys
 from pathlib import Path
 
+from buddy.approvals.digest import nonce_of
+from buddy.log.sqlite import SqliteLog
 from buddy.protocol.envelopes import Event
+from buddy.targets import orphans
 from tests.daemon.test_recovery import as_events
-from tests.faults.scenario import left_behind
+from tests.faults.scenario import call_ids
 from tests.harness.checker import Received, Recorded, check
 from tests.harness.daemon import Daemon
-from tests.harness.logs import read_state_dir
+from tests.harness.logs import read_all
 from tests.harness.processes import CANARY, ROOT, SOURCES
 from tests.harness.scripts import Reply
 from tests.harness.wire_client import Message, WireClient
-from tests.soak.past import Past, lengthen, runs
+from tests.soak.past import AddedPast, Past, digest_of, lengthen, runs
 
 MCP = """
 [mcp.servers.soak]
@@ -39,6 +42,7 @@ class Machine:
         self.pruned: dict[str, list[Event]] = {}
         """What sessions had before their logs were pruned."""
         self.forks: set[str] = set()
+        self.past: AddedPast | None = None
         self._workspaces = 0
 
     async def start(self, client: WireClient, **options: object) -> str:
@@ -72,28 +76,53 @@ class Machine:
 
     def lengthen(self, session_id: str, events: int, past: Past = runs) -> None:
         """Give a session of a stopped daemon a long past."""
-        lengthen(self.daemon.state_dir / "buddy.db", session_id, events, past)
+        self.past = lengthen(self.daemon.state_dir / "buddy.db", session_id, events, past)
 
-    async def violations(self, to_end: list[WireClient]) -> list[str]:
+    async def read_log(self) -> dict[str, list[Event]]:
+        """Every session's events, with what was pruned, and without the long past."""
+        log = SqliteLog.open(self.daemon.state_dir, lambda: 0)
+        found: dict[str, list[Event]] = {}
+        try:
+            for record in await log.newest(1000):
+                session_id, past = record.session_id, self.past
+                is_long = past is not None and past.session_id == session_id
+                events = await past.read_rest(log) if past and is_long else await read_all(log, session_id)
+                found[session_id] = self.whole(session_id, events)
+        finally:
+            await log.close()
+        return found
+
+    async def last_seqs(self) -> dict[str, int]:
+        log = SqliteLog.open(self.daemon.state_dir, lambda: 0)
+        try:
+            return {record.session_id: record.last_seq for record in await log.newest(1000)}
+        finally:
+            await log.close()
+
+    def violations(self, log: dict[str, list[Event]], to_end: list[WireClient]) -> list[str]:
         """What the checker finds in the log, the ledger, and what clients received."""
-        stored = await read_state_dir(self.daemon.state_dir)
-        log = {session_id: self.whole(session_id, events) for session_id, events in stored.items()}
-        received = [
-            Received(
-                session_id,
-                cursor,
-                as_events([one for one in client.events if _is_of(one, session_id, cursor)]),
-                client in to_end,
-            )
-            for client, session_id, cursor in self.received
-        ]
+        received = [self._received(*of, is_complete=of[0] in to_end) for of in self.received]
         originals = {session_id: events for session_id, events in log.items() if session_id not in self.forks}
         sinks = [path.read_bytes() for path in self.daemon.state_dir.rglob("*.log") if path.is_file()]
         recorded = Recorded(originals, received, self.ledger.read_text().split(), secrets=(CANARY,), sinks=sinks)
         forks = Recorded({session_id: log[session_id] for session_id in self.forks if session_id in log})
         # What a fork has of its original's commands was executed there.
         of_forks = [problem for problem in check(forks) if not problem.endswith("was never executed")]
-        return [*check(recorded), *of_forks, *left_behind(recorded)]
+        return [*check(recorded), *of_forks, *self._changed_past(), *_left_behind(originals)]
+
+    def _received(self, client: WireClient, session_id: str, cursor: int, *, is_complete: bool) -> Received:
+        events = as_events([one for one in client.events if _is_of(one, session_id, cursor)])
+        past = self.past
+        if past is not None and past.session_id == session_id:
+            cursor, events = past.seq(cursor), [past.without(event) for event in events]
+        return Received(session_id, cursor, events, is_complete)
+
+    def _changed_past(self) -> list[str]:
+        past = self.past
+        if past is None:
+            return []
+        now = digest_of(self.daemon.state_dir / "buddy.db", past.session_id, past.after, past.count)
+        return [] if now == past.digest else [f"{past.session_id}: its past was {past.digest} and is {now}"]
 
     def whole(self, session_id: str, events: list[Event]) -> list[Event]:
         """A log with what was pruned from it."""
@@ -104,3 +133,19 @@ class Machine:
 
 def _is_of(message: Message, session_id: str, cursor: int) -> bool:
     return message.get("sessionId") == session_id and message.get("seq", 0) > cursor
+
+
+def _left_behind(log: dict[str, list[Event]]) -> list[str]:
+    """The processes that still carry the nonce of a call of these sessions; they are killed."""
+    found = {value for path in Path("/proc").glob("[0-9]*/environ") for value in _nonces(path)}
+    nonces = {nonce_of(session_id, call) for session_id, events in log.items() for call in call_ids(events)}
+    return [f"{orphans.kill(nonce)} processes of {nonce} were left behind" for nonce in found & nonces]
+
+
+def _nonces(environment: Path) -> list[str]:
+    prefix = f"{orphans.NONCE_VARIABLE}=".encode()
+    try:
+        words = environment.read_bytes().split(b"\0")
+    except OSError:
+        return []  # it has ended, or is somebody else's
+    return [word.removeprefix(prefix).decode() for word in words if word.startswith(prefix)]

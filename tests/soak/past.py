@@ -1,10 +1,19 @@
-"""A long past for a session: complete runs with replies that were streamed, calls and compactions; or notes alone."""
+"""A long past for a session: complete runs with replies that were streamed, calls and compactions; or notes alone.
 
-from collections.abc import Callable, Iterator
+Invariants: it is sound by itself, so a checker may look at the rest of the session as if there were no past; whether it
+is still as it was is compared by its digest.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
+from buddy.log.contract import Log
 from buddy.log.database import connect
 from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import (
@@ -134,7 +143,7 @@ def _used(turn: int) -> Usage:
     return Usage(turn=turn, input_tokens=100, output_tokens=50, context=ContextState(1000, 100_000), budget=budget)
 
 
-def lengthen(database: Path, session_id: str, events: int, past: Past) -> None:
+def lengthen(database: Path, session_id: str, events: int, past: Past) -> "AddedPast":
     """Append a past to a session that no process has open."""
     db = connect(database, apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -151,3 +160,52 @@ def lengthen(database: Path, session_id: str, events: int, past: Past) -> None:
         db.execute("COMMIT")
     finally:
         db.close()
+    return AddedPast(session_id, last_seq, events, digest_of(database, session_id, last_seq, events))
+
+
+class AddedPast(Struct, frozen=True):
+    """Where a past is in its session, and what it was."""
+
+    session_id: str
+    after: int
+    count: int
+    digest: tuple[int, int]
+
+    def seq(self, seq: int) -> int:
+        """The seq that an event would have without the past."""
+        return seq if seq <= self.after else max(seq - self.count, self.after)
+
+    def without(self, event: Event) -> Event:
+        """An event of the session as it would be without the past."""
+        payload = event.payload
+        if event.type == "session_compacted":
+            tree: dict[str, Any] = msgspec.json.decode(payload)
+            payload = Raw(msgspec.json.encode({**tree, "throughSeq": self.seq(tree["throughSeq"])}))
+        return replace(event, seq=self.seq(event.seq), payload=payload)
+
+    async def read_rest(self, log: Log) -> list[Event]:
+        """The session without the past."""
+        events = [event async for event in _read(log, self.session_id, 0, self.after)]
+        rest = [event async for event in _read(log, self.session_id, self.after + self.count, None)]
+        return [*events, *map(self.without, rest)]
+
+
+def digest_of(database: Path, session_id: str, after: int, count: int) -> tuple[int, int]:
+    """How many events there are, and how long they are together."""
+    db = connect(database, apsw.SQLITE_OPEN_READONLY)
+    try:
+        found: tuple[int, int] = db.execute(
+            "SELECT count(*), total(length(payload) + seq) FROM events WHERE session = "
+            "(SELECT key FROM sessions WHERE id = ?) AND seq > ? AND seq <= ?",
+            (session_id, after, after + count),
+        ).get
+        return found
+    finally:
+        db.close()
+
+
+async def _read(log: Log, session_id: str, after: int, through: int | None) -> AsyncIterator[Event]:
+    while page := await log.read(session_id, after, through=through):
+        for event in page:
+            yield event
+        after = page[-1].seq

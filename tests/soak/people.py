@@ -42,7 +42,7 @@ class Resident(Person):
         reply = await self._try(client, "fork_session", {"seq": self._seen})
         if reply is not None:
             self.machine.forks.add(reply["sessionId"])
-            if self._chance.random() < 0.5:
+            if self.is_long or self._chance.random() < 0.5:
                 with contextlib.suppress(ErrorResponse):
                     await client.ask("delete_session", {}, reply["sessionId"])
 

@@ -28,7 +28,6 @@ from buddy.log.database import connect as open_database
 from tests.fleet.nodes import FleetOf
 from tests.fleet.soak import broken_promises
 from tests.harness.clients import connect
-from tests.harness.logs import read_state_dir
 from tests.harness.scripts import Reply, section, shell
 from tests.soak.machine import Machine
 from tests.soak.measures import NAMES, UNITS, Sample, percentile, sample, trend_of
@@ -196,16 +195,15 @@ class Soak:
 
     async def _end(self, people: list[Resident]) -> Outcome:
         daemon = self.machine.daemon
-        log = await read_state_dir(daemon.state_dir)
-        await asyncio.gather(*(person.catch_up(log[person.session_id][-1].seq) for person in people))
+        last_seqs = await self.machine.last_seqs()
+        await asyncio.gather(*(person.catch_up(last_seqs[person.session_id]) for person in people))
         to_end = [person.client for person in people if person.client]
         await asyncio.gather(*(person.leave() for person in people))
         await asyncio.to_thread(daemon.stop)
-        log = await read_state_dir(daemon.state_dir)
-        whole = {session_id: self.machine.whole(session_id, events) for session_id, events in log.items()}
+        log = await self.machine.read_log()
         # The reply that named a fork may have been lost.
         self.machine.forks |= log.keys() - {person.session_id for person in people}
-        violations = [*await self.machine.violations(to_end), *broken_promises(people, whole)]
+        violations = [*self.machine.violations(log, to_end), *broken_promises(people, log)]
         violations += [
             f"{text}: {number} times"
             for person in people
@@ -221,7 +219,7 @@ class Soak:
             counts=sum((person.counts for person in people), Counter[str]()),
             samples=self.samples,
             pings=self.pings,
-            events=sum(map(len, log.values())),
+            events=sum(map(len, log.values())) + self.plan.events,
             effects=len(self.machine.ledger.read_text().split()),
         )
 

@@ -8,7 +8,7 @@ from buddy.protocol.child_events import ChildStarted, ChildUsage
 from buddy.protocol.codes import Outcome
 from buddy.protocol.events import AssistantMessage, RunComplete
 from buddy.protocol.shapes import BudgetLimits, StartedOptions
-from buddy.sessions.past import read_entries
+from buddy.sessions.past import read_pages
 
 _COUNTED = frozenset({"model_request", "usage", "tool_call", "assistant_message", "tool_result", "child_finished"})
 UNKNOWN = "its session no longer exists, so nobody knows what it did"
@@ -36,10 +36,11 @@ async def read_outcome(log: Log, session_id: str, run_id: str) -> ChildOutcome |
     if complete is None:
         return None
     state, text = RunState(run_id, StartedOptions(budget=BudgetLimits()), 0), ""
-    for event, body in await read_entries(log, session_id, types=_COUNTED):
-        if event.run_id == run_id and body is not None:
-            state.apply(body)
-            text = body.text or text if isinstance(body, AssistantMessage) else text
+    async for page in read_pages(log, session_id, types=_COUNTED):
+        for event, body in page:
+            if event.run_id == run_id and body is not None:
+                state.apply(body)
+                text = body.text or text if isinstance(body, AssistantMessage) else text
     lost = state.reserved
     usage = ChildUsage(
         turns=state.turns,

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from buddy.checkpoints.entries import Change, is_same
 from buddy.checkpoints.store import Recorded
-from buddy.protocol.events import ModelRequest, ToolCall, ToolResult
+from buddy.log.contract import Log
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import EventBody, ModelRequest, ToolCall, ToolResult
 from buddy.protocol.file_events import FilesChanged, FilesRestored
-from buddy.sessions.fork import Entry
+from buddy.sessions.past import read_pages
 
 TYPES = ("model_request", "tool_call", "tool_result", "files_changed", "files_restored")
 
@@ -56,27 +58,44 @@ class Combined(Struct, frozen=True):
     lost: int = 0
 
 
-def steps_of(entries: Iterable[Entry]) -> list[Step]:
-    turn, turns, results = 0, dict[str, int](), dict[str, int]()
-    steps: list[Step] = []
-    for event, body in entries:
+async def read_steps(log: Log, session_id: str) -> list[Step]:
+    """Everything that changed files in a session."""
+    found = _StepFinder()
+    async for page in read_pages(log, session_id, types=TYPES):
+        for event, body in page:
+            found.observe(event, body)
+    return found.steps()
+
+
+class _StepFinder:
+    """Feed it events in order."""
+
+    def __init__(self) -> None:
+        self._turn = 0
+        self._turns: dict[str, int] = {}
+        self._results: dict[str, int] = {}
+        self._steps: list[Step] = []
+
+    def observe(self, event: Event, body: EventBody | None) -> None:
         match body:
             case ModelRequest():
-                turn = body.turn
+                self._turn = body.turn
             case ToolCall(call_id=str(call_id)):
-                turns[call_id] = turn
+                self._turns[call_id] = self._turn
             case ToolResult(call_id=str(call_id)):
-                results[call_id] = event.seq
+                self._results[call_id] = event.seq
             case FilesChanged(call_id=call_id):
-                of_turn = turns.get(call_id or "", turn)
-                steps.append(Step(body.checkpoint_id, event.seq, event.run_id, of_turn, call_id))
+                of_turn = self._turns.get(call_id or "", self._turn)
+                self._steps.append(Step(body.checkpoint_id, event.seq, event.run_id, of_turn, call_id))
             case FilesRestored():
                 is_partial = bool(body.conflicts)
                 step = Step(body.checkpoint_id, event.seq, undid=body.undid, is_redo=body.redo, is_partial=is_partial)
-                steps.append(step)
+                self._steps.append(step)
             case _:
                 pass
-    return [_at_result(step, results) for step in steps]
+
+    def steps(self) -> list[Step]:
+        return [_at_result(step, self._results) for step in self._steps]
 
 
 def _at_result(step: Step, results: Mapping[str, int]) -> Step:

@@ -21,7 +21,7 @@ from buddy.protocol.events import WarningRaised
 from buddy.protocol.file_events import ChangedFile, FilesChanged
 from buddy.protocol.intents import Fetch, Intent, Write
 from buddy.sessions.journal import Journal
-from buddy.sessions.past import read_entries
+from buddy.sessions.past import read_pages
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
 
@@ -223,8 +223,8 @@ class FileTracker:
 
 async def _recorded(log: Log, session_id: str) -> set[str]:
     """The checkpoints that the session's log has."""
-    entries = await read_entries(log, session_id, types=("files_changed",))
-    return {body.checkpoint_id for _, body in entries if isinstance(body, FilesChanged)}
+    pages = read_pages(log, session_id, types=("files_changed",))
+    return {body.checkpoint_id async for page in pages for _, body in page if isinstance(body, FilesChanged)}
 
 
 async def list_files(checkpoints: Checkpoints, changes: Sequence[Change]) -> tuple[ChangedFile, ...]:

@@ -31,10 +31,9 @@ from buddy.protocol.file_requests import (
 )
 from buddy.protocol.intents import Write
 from buddy.scrub import Scrubber
-from buddy.sessions.file_history import TYPES, Combined, combine, last_undo, select, steps_of
+from buddy.sessions.file_history import Combined, combine, last_undo, read_steps, select
 from buddy.sessions.file_tracker import MAX_LISTED, list_files
 from buddy.sessions.journal import Rows
-from buddy.sessions.past import read_entries
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
 from buddy.sessions.written_files import MAX_DIFFS, cut
@@ -61,7 +60,7 @@ async def list_changes(
     services: Listing, session_id: str, scope: Scope, request: ListChanges
 ) -> ListChangesReply | None:
     """The changes of a selection; None if the session has no checkpoints."""
-    steps = steps_of(await read_entries(services.log, session_id, types=TYPES))
+    steps = await read_steps(services.log, session_id)
     if services.checkpoints is None or not steps:
         return None
     at = request.at_seq
@@ -197,7 +196,7 @@ async def restore_files(session: Session, request: RestoreFiles, by: str) -> Res
 
 async def _restore(session: Session, checkpoints: Checkpoints, request: RestoreFiles, by: str) -> RestoreFilesReply:
     services, root = session.services, session.place.root
-    steps = steps_of(await read_entries(services.log, session.session_id, types=TYPES))
+    steps = await read_steps(services.log, session.session_id)
     chosen = last_undo(steps) if request.redo else select(steps, request)
     found = combine(chosen, await checkpoints.changes([step.checkpoint_id for step in chosen]))
     refuse = _refuse(session, _refuse_mixed(found, request.force))

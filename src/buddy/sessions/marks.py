@@ -21,6 +21,8 @@ TYPES = (
     *("session_compacted", "recovery"),
 )
 MAX_LABEL = 120
+MAX_MARKS = 5000
+"""The newest ones are listed: more would not fit into a message."""
 
 
 def marks_of(entries: Iterable[Entry]) -> Iterator[Mark]:

@@ -7,25 +7,27 @@ from buddy.log.contract import Log
 from buddy.protocol.events import EVENTS, Usage
 from buddy.protocol.requests import GetSnapshotReply
 from buddy.protocol.shapes import BudgetState
-from buddy.sessions.past import read_entries
+from buddy.sessions.past import NOTES, read_pages
 from buddy.sessions.snapshot import pending_of, snapshot_of
 from buddy.sessions.state import SessionFold
 
 # Pieces of what is recorded as a whole later; they are most of a log.
 _PIECES = frozenset({"assistant_token", "thinking_token", "tool_output", "progress", "status", "phase"})
 _TYPES = tuple(name for name in EVENTS if name not in _PIECES)
+_FOLDED = frozenset(_TYPES) - NOTES
 
 
 async def snapshot_at(log: Log, session_id: str, seq: int) -> GetSnapshotReply:
-    fold, tokens, cost, now = SessionFold(), 0, None, 0
-    for event, body in await read_entries(log, session_id, types=_TYPES, through=seq):
-        if body is None:
-            continue
-        fold.apply(event, body)
-        now = event.ts
-        if isinstance(body, Usage):
-            tokens += body.input_tokens + body.output_tokens
-            cost = cost if body.cost_usd is None else (cost or 0.0) + body.cost_usd
+    fold, tokens, cost = SessionFold(), 0, None
+    latest = await log.last(session_id, _TYPES, 0, seq)
+    now = latest.ts if latest else 0
+    async for page in read_pages(log, session_id, types=_FOLDED, through=seq):
+        for event, body in page:
+            if body is not None:
+                fold.apply(event, body)
+            if isinstance(body, Usage):
+                tokens += body.input_tokens + body.output_tokens
+                cost = cost if body.cost_usd is None else (cost or 0.0) + body.cost_usd
     snapshot, run = snapshot_of(fold), fold.run
     budget = None
     if run is not None:

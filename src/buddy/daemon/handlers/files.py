@@ -1,5 +1,6 @@
 """Requests about the files that a session changed."""
 
+import asyncio
 from functools import partial
 
 from buddy.checkpoints.checkpoints import Checkpoints
@@ -44,7 +45,7 @@ class FileRequests:
         # Without checkpoints, what its own tools wrote is all that is known.
         last = request.at_seq or record.last_seq
         entries = await read_entries(self._log, record.session_id, types=written_files.TYPES, through=last)
-        written = tuple(written_files.list_changes(entries, request))
+        written = tuple(await asyncio.to_thread(written_files.list_changes, entries, request))
         return ask.ListChangesReply(written, written_files.UNCOVERED if written else files.BEYOND)
 
     async def restore_files(self, peer: PeerConnection, request: ask.RestoreFiles, session: Session) -> Shape:

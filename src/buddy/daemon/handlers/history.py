@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from buddy.protocol import history_requests as ask
 from buddy.protocol.command_requests import ListCommands
 from buddy.protocol.shapes import Shape
 from buddy.sessions import marks
-from buddy.sessions.past import read_entries
+from buddy.sessions.past import read_pages
 
 
 class HistoryRequests:
@@ -33,8 +34,10 @@ class HistoryRequests:
         }
 
     async def list_marks(self, _peer: PeerConnection, _request: ask.ListMarks, record: SessionRecord) -> Shape:
-        entries = await read_entries(self._log, record.session_id, types=marks.TYPES)
-        return ask.ListMarksReply(tuple(marks.marks_of(entries)))
+        found: deque[ask.Mark] = deque(maxlen=marks.MAX_MARKS)
+        async for page in read_pages(self._log, record.session_id, types=marks.TYPES):
+            found.extend(marks.marks_of(page))
+        return ask.ListMarksReply(tuple(found))
 
     async def list_commands(self, _peer: PeerConnection, request: ListCommands) -> Shape:
         root = os.path.realpath(request.root_path)  # noqa: ASYNC240 - a few links
