@@ -8,7 +8,7 @@ import pytest
 
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log
-from buddy.protocol.events import RunCancelling, RunComplete, SessionSnapshot, UserMessage, WarningRaised
+from buddy.protocol.events import RunCancelling, RunComplete, SessionSnapshot, ToolResult, UserMessage, WarningRaised
 from buddy.protocol.queue_requests import (
     ListQueue,
     ListQueueReply,
@@ -236,9 +236,11 @@ async def test_a_call_id_from_before_a_prune_can_be_used_again(tmp_path: Path, l
         async with checked_host(tmp_path, second, log=logs(), pruned=True) as after, after.client() as again:
             again.session_id = session_id
             await again.api.attach(session_id)
-            await again.send("second")
+            run_id = await again.send("second")
             assert (await again.wait_for(RunComplete)).summary == "two"
             assert (tmp_path / "ledger").read_text() == "x\nx\n"
+            # The result must not be taken for that of the call before: nobody knows the ids that were pruned.
+            assert [result.call_id for result in again.bodies(ToolResult)] == [f"call_same.{run_id[-8:]}"]
 
 
 async def test_a_cancel_can_give_the_queue_back_and_nothing_starts(tmp_path: Path) -> None:

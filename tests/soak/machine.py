@@ -26,6 +26,9 @@ args = ["-m", "tests.harness.mcp_server"]
 env = {{ PYTHONPATH = {path} }}
 """
 
+OF_ORIGINAL = ("was never executed", "which was not active", "no assistant_message asked for it")
+"""What a fork has of its original's commands was executed there; what began before a prune is not in it."""
+
 
 class Machine:
     """Has what people of a fleet expect of one: gateways by name, sessions, what was received."""
@@ -106,8 +109,7 @@ class Machine:
         sinks = [path.read_bytes() for path in self.daemon.state_dir.rglob("*.log") if path.is_file()]
         recorded = Recorded(originals, received, self.ledger.read_text().split(), secrets=(CANARY,), sinks=sinks)
         forks = Recorded({session_id: log[session_id] for session_id in self.forks if session_id in log})
-        # What a fork has of its original's commands was executed there.
-        of_forks = [problem for problem in check(forks) if not problem.endswith("was never executed")]
+        of_forks = [problem for problem in check(forks) if not problem.endswith(OF_ORIGINAL)]
         return [*check(recorded), *of_forks, *self._changed_past(), *_left_behind(originals)]
 
     def _received(self, client: WireClient, session_id: str, cursor: int, *, is_complete: bool) -> Received:

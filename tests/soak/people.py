@@ -27,9 +27,9 @@ class Resident(Person):
         if self._chance.random() < 0.4:
             await self._insist(self._chance.choice(rare))
 
-    def skip(self, events: int) -> None:
-        """Do not ask for these events, which are in the log without having been sent."""
-        self._seen += events
+    def skip(self, last_seq: int) -> None:
+        """Do not ask for events up to here, which are in the log without having been sent."""
+        self._seen = last_seq
         self.is_long = True
 
     async def _compact(self, client: WireClient) -> None:

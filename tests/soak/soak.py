@@ -109,7 +109,7 @@ class Soak:
         daemon = self.machine.daemon
         await asyncio.to_thread(daemon.stop)
         await asyncio.to_thread(self.machine.lengthen, person.session_id, self.plan.events)
-        person.skip(self.plan.events)
+        person.skip((await self.machine.last_seqs())[person.session_id])
         await asyncio.to_thread(daemon.start)
 
     async def _live(self, people: list[Resident]) -> None:

@@ -38,6 +38,7 @@ CLOSE_SECONDS = 2.0
 EMBEDDER_AFTER = 2.0
 # A run does not recall its own messages, so nothing is lost by waiting for its end.
 _PAUSES = frozenset({"run_complete", "session_compacted"})
+_READ = REMEMBERED | {"session_compacted"}
 
 log = logging.getLogger("buddy.memory")
 
@@ -190,11 +191,10 @@ class Memory:
         project = project_of(record.repo.root_path, record.user)
         progress = await self._access.write(partial(index.progress, record.session_id))
         while not progress.is_forgotten and progress.seq < record.last_seq:
-            events = await self._store.read(record.session_id, progress.seq, PAGE)
-            if not events:
-                return
+            events = await self._store.read(record.session_id, progress.seq, PAGE, _READ, record.last_seq)
             said, compacted = await _texts_in(events, self._read_body)
-            read = IndexProgress(events[-1].seq, compacted or progress.compacted)
+            last_seq = events[-1].seq if len(events) == PAGE else record.last_seq
+            read = IndexProgress(last_seq, compacted or progress.compacted)
             await self._access.write(partial(index.add, record.session_id, project, said, progress.seq, read))
             progress = read
 
@@ -266,8 +266,6 @@ async def _texts_in(events: Sequence[Event], read_body: ReadBody) -> tuple[list[
     said: list[SessionText] = []
     compacted = 0
     for event in events:
-        if event.type not in REMEMBERED and event.type != "session_compacted":
-            continue
         body = await read_body(event)
         if isinstance(body, SessionCompacted):
             compacted = body.through_seq

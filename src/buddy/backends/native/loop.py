@@ -108,7 +108,7 @@ class Native:
         report_model_call(run, self._provider.model)
         with TimedPhase(run, TurnState.STREAMING):
             async with keeping_interrupted(run, self._partial):
-                await read_reply(run, self._provider, asked, self._prompts.transcript.call_ids)
+                await read_reply(run, self._provider, asked, self._prompts.known_calls)
 
     async def _run_tools(self, run: Run) -> None:
         registry = (await self._tools.current(run)).registry

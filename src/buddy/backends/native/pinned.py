@@ -128,6 +128,11 @@ class Pins:
             ):
                 pass  # nothing to pin
 
+    @property
+    def is_pruned(self) -> bool:
+        """Whether the log had events before the first one that was seen."""
+        return self._first_seq > 1
+
     def text(self, through: int, count: Callable[[str], int], room: int, *, but: int = 0) -> Steps[str]:
         """Everything up to `through`, within `room` tokens; the message `but` stays in the history itself."""
         said = [message for message in self._said if message.seq <= through and message.seq != but]
@@ -147,7 +152,7 @@ class Pins:
 
     def _pin(self, seq: int, body: UserMessage | SessionCompacted) -> None:
         if isinstance(body, SessionCompacted):
-            if not body.undo and self._first_seq > 1:
+            if not body.undo and self.is_pruned:
                 self._carry(body)
         elif body.by not in (RuntimeActor.ACCEPTANCE, RuntimeActor.HOOK):
             self._said.append(PinnedText(seq, body.text))

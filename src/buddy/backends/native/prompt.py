@@ -20,7 +20,7 @@ from buddy.backends.contract import Compaction, Run, compaction_event
 from buddy.backends.native.loaded_images import LoadedImages, ReadBlob
 from buddy.backends.native.pinned import Pins
 from buddy.backends.native.pricing import cost_of
-from buddy.backends.native.reply import ModelCall
+from buddy.backends.native.reply import KnownCalls, ModelCall
 from buddy.backends.native.session_tools import Catalog
 from buddy.backends.native.sizes import Sizes, Tally
 from buddy.backends.native.system import system_prompt
@@ -72,6 +72,10 @@ class Prompts:
         self._window = KnownWindow()
         self._images = LoadedImages(settings.read_blob)
         self.measured: Sizes | None = None
+
+    @property
+    def known_calls(self) -> KnownCalls:
+        return KnownCalls(self.transcript.call_ids, is_complete=not self._pins.is_pruned)
 
     def observe(self, seq: int, body: EventBody) -> None:
         self._window.observe(body)

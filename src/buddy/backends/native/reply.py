@@ -1,5 +1,6 @@
 """One model call: its pieces become events, the complete reply becomes `assistant_message`."""
 
+from collections.abc import Set as AbstractSet
 from typing import Literal
 
 from msgspec import Struct
@@ -34,6 +35,9 @@ from buddy.protocol.events import (
 from buddy.protocol.shapes import ContextState, ToolCallItem
 from buddy.steps import take_turns
 
+RUN_MARK = 8
+"""The number of characters of a run's id that make the ids of its calls unique."""
+
 
 class ModelCall(Struct, frozen=True):
     """A model call that may be made: its prompt, the sizes of its parts, and what was reserved for it."""
@@ -44,7 +48,14 @@ class ModelCall(Struct, frozen=True):
     tally: Tally
 
 
-async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls: set[str]) -> None:
+class KnownCalls(Struct, frozen=True):
+    """The ids of the session's calls; unless `is_complete`, there were others before."""
+
+    ids: AbstractSet[str]
+    is_complete: bool = True
+
+
+async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls: KnownCalls) -> None:
     """Make the call and record everything it returns; ProviderError if nothing usable came."""
     turn = run.state.turns + 1
     run.emit(request_of(provider, turn, asked.reserved))
@@ -117,12 +128,12 @@ async def _usage_event(run: Run, turn: int, asked: ModelCall, reply: Reply, prov
     return usage_of(run, turn, usage, context, estimated=reply.usage is None)
 
 
-async def _record(run: Run, reply: Reply, turn: int, known_calls: set[str]) -> None:
+async def _record(run: Run, reply: Reply, turn: int, known_calls: KnownCalls) -> None:
     message_id = f"asst_{run.run_id.removeprefix('run_')}.{turn}"
     message = AssistantMessage(
         message_id=message_id,
         text=reply.text,
-        tool_calls=_unique_ids(await take_turns(limit_calls(reply.calls)), known_calls),
+        tool_calls=_unique_ids(await take_turns(limit_calls(reply.calls)), known_calls, run.run_id[-RUN_MARK:]),
         finish=reply.finish,
         truncated=reply.truncated,
         opaque=reply.opaque,
@@ -132,15 +143,20 @@ async def _record(run: Run, reply: Reply, turn: int, known_calls: set[str]) -> N
     run.emit(AssistantDone(message_id=message_id))
 
 
-def _unique_ids(calls: tuple[ToolCallItem, ...], known: set[str]) -> tuple[ToolCallItem, ...]:
-    """Ids that were used before, in this session or this reply, get a suffix: a result must belong to one call."""
+def _unique_ids(calls: tuple[ToolCallItem, ...], known: KnownCalls, mark: str) -> tuple[ToolCallItem, ...]:
+    """Ids that were used before, in this session or this reply, get a suffix: a result must belong to one call.
+
+    If the beginning of the log was pruned, nobody knows what was used, and each has the mark of its run.
+    """
     seen: set[str] = set()
     unique: list[ToolCallItem] = []
     for call in calls:
-        call_id, tail = call.call_id, 1
-        while call_id in known or call_id in seen:
+        is_marked = known.is_complete or call.call_id.endswith(f".{mark}")
+        wanted = call.call_id if is_marked else f"{call.call_id}.{mark}"
+        call_id, tail = wanted, 1
+        while call_id in known.ids or call_id in seen:
             tail += 1
-            call_id = f"{call.call_id}.{tail}"
+            call_id = f"{wanted}.{tail}"
         seen.add(call_id)
         unique.append(ToolCallItem(call_id, call.name, call.arguments))
     return tuple(unique)
