@@ -14,6 +14,8 @@ from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import ApprovalRequest
 
 MAX_TITLE = 1000
+MAX_OPTION = 48
+"""A longer name would push the diff off the screen of some editors; the content has the whole rule."""
 ONCE, SESSION, ALWAYS, REJECT = "once", "session", "always", "reject"
 _SCOPES: dict[str, Scope] = {ONCE: "once", SESSION: "session", ALWAYS: "always"}
 _KINDS = {"exec": "execute", "write": "edit", "fetch": "fetch", "keys": "execute"}
@@ -61,7 +63,7 @@ def permission_request(session_id: str, view: CallView, rule: str) -> Json:
         {"optionId": SESSION, "name": "Allow for this session", "kind": "allow_always"},
     ]
     if rule:
-        options.append({"optionId": ALWAYS, "name": f"Always {rule}", "kind": "allow_always"})
+        options.append({"optionId": ALWAYS, "name": cut(f"Always {rule}", MAX_OPTION), "kind": "allow_always"})
     options.append({"optionId": REJECT, "name": "Deny", "kind": "reject_once"})
     return {"sessionId": session_id, "toolCall": view.described(), "options": options}
 

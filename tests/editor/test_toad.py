@@ -1,0 +1,76 @@
+"""`buddy acp` in Toad, a terminal program for agents: what a person sees, the keys they press, and the end of it all."""
+
+import os
+import re
+import shlex
+import signal
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.home import Home
+from tests.harness.processes import BUDDY, wait_until
+from tests.harness.terminal import Tmux
+
+AGENTS = Path(os.environ.get("BUDDY_AGENTS_DIR", str(Path.home() / ".cache" / "buddy-agents")))
+TOAD = AGENTS / "toad" / "toad"
+
+pytestmark = [
+    pytest.mark.skipif(not TOAD.exists(), reason="Toad is not installed; .ci/toad installs it"),
+    pytest.mark.slow,
+]
+
+
+@pytest.fixture
+def toad(home: Home) -> Generator[Tmux, None, None]:
+    (home.work / "a.txt").write_text("one\ntwo\nthree\n")
+    agent = shlex.join([*BUDDY, "acp", "--sandbox", "host"])
+    program = shlex.join([str(TOAD), "acp", agent, str(home.work), "-t", "Buddy"])
+    with Tmux(home, program=program, columns=110, rows=40) as tmux:
+        tmux.wait_until(lambda screen: "Buddy" in screen and "Ask" in screen, wanted="the agent and its mode")
+        yield tmux
+
+
+def only_id(home: Home, kind: str, *command: str) -> str:
+    (found,) = set(re.findall(rf"{kind}_\w+", home.run(*command, "--json").out))
+    return found
+
+
+def test_answers_the_plan_and_a_diff_are_on_the_screen(toad: Tmux, home: Home) -> None:
+    toad.enter("hello there")
+    toad.wait_for("hello yourself")
+    assert "a greeting" in toad.screen()
+    toad.wait_for("No plan yet")
+    toad.enter("plan it")
+    toad.wait_until(lambda screen: "planned" in screen and "No plan yet" not in screen, wanted="the plan")
+    assert "look" in toad.screen() and "act" in toad.screen()
+
+    toad.enter("edit it")
+    screen = toad.wait_for("Approval request")
+    assert "a Allow once" in screen and "A Allow for this session" in screen and "r Deny" in screen
+    assert "Always allow edit_file a.txt" in screen
+    toad.wait_until(lambda shown: "(+1, -1)" in shown and "three" in shown, wanted="the diff")
+    assert (home.work / "a.txt").read_text() == "one\ntwo\nthree\n"
+    toad.keys("a")
+    toad.wait_for("edited")
+    assert (home.work / "a.txt").read_text() == "one\n2\nthree\n"
+
+
+def test_a_turn_is_stopped_and_a_killed_screen_loses_nothing(toad: Tmux, home: Home) -> None:
+    toad.enter("slow please")
+    toad.wait_for("one two three four one two")
+    toad.keys("Escape")
+    toad.wait_for("again to cancel")
+    toad.keys("Escape")
+    session = only_id(home, "sess", "session", "list")
+    wait_until(lambda: "cancelled" in home.run("session", "show", session).out, "the run to be cancelled")
+
+    toad.enter("edit it")
+    toad.wait_for("Approval request")
+    os.kill(toad.process, signal.SIGKILL)
+    toad.wait_for("[ended")
+    assert home.run("approvals", "approve", only_id(home, "appr", "approvals", "list")).code == 0
+    wait_until(lambda: "edited" in home.run("session", "show", session).out, "the run to end without Toad")
+    with Tmux(home, "resume", session) as terminal:
+        terminal.wait_for("edited")
