@@ -15,6 +15,7 @@ import msgspec
 
 from buddy.protocol.codes import VERSION
 from buddy.protocol.events import EVENTS
+from buddy.protocol.open_file_requests import FileWanted
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, SessionRow, Shape
 
@@ -26,8 +27,8 @@ ENVELOPE = "push-runtime-envelope.schema.json"
 REQUEST = "push-runtime-request-envelope.schema.json"
 RESPONSE = "push-runtime-response-envelope.schema.json"
 EVENT = "push-runtime-event-envelope.schema.json"
-ROW = "session_row"
-"""A view of the list of sessions, sent in the envelope of an event, but not part of a log: it has no seq."""
+UNLOGGED: dict[str, type[Shape]] = {"session_row": SessionRow, "file_wanted": FileWanted}
+"""What is sent in the envelope of an event, but is not part of a log: it has no seq."""
 
 
 def schemas() -> dict[str, Schema]:
@@ -100,8 +101,9 @@ def _response() -> Schema:
 
 def _event() -> Schema:
     rules = [_when(kind, body, needs=("runId",) if body.facts.of_run else ()) for kind, body in EVENTS.items()]
-    is_row = {"properties": {"type": {"const": ROW}}}
-    rules += [_when(ROW, SessionRow), {"if": {"not": is_row}, "then": {"required": ["seq"]}}]
+    is_unlogged = {"properties": {"type": {"enum": list(UNLOGGED)}}}
+    rules += [_when(kind, body) for kind, body in UNLOGGED.items()]
+    rules += [{"if": {"not": is_unlogged}, "then": {"required": ["seq"]}}]
     return _file(
         EVENT,
         "Something that happened in a session",
@@ -113,7 +115,7 @@ def _event() -> Schema:
             runId=_id("run"),
             seq={"type": "integer", "minimum": 1},
             ts={"type": "integer", "minimum": 0},
-            type={"enum": [*EVENTS, ROW]},
+            type={"enum": [*EVENTS, *UNLOGGED]},
             payload={"type": "object"},
         ),
         allOf=rules,
@@ -121,7 +123,7 @@ def _event() -> Schema:
 
 
 def _definitions() -> Schema:
-    shapes: list[type[Shape]] = [ErrorInfo, SessionRow, *EVENTS.values()]
+    shapes: list[type[Shape]] = [ErrorInfo, *UNLOGGED.values(), *EVENTS.values()]
     for row in REQUESTS.values():
         shapes += (row.payload, row.reply)
     _, components = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#/$defs/{name}")

@@ -14,6 +14,7 @@ from buddy.protocol.command_requests import ListCommands
 from buddy.protocol.grant_requests import RevokeGrant
 from buddy.protocol.mcp_requests import OfferMcpServers
 from buddy.protocol.node_requests import DrainNode
+from buddy.protocol.open_file_requests import AnswerFile, OfferFiles
 from buddy.protocol.question_requests import AnswerQuestion
 from buddy.protocol.request_table import CAPABILITIES, REQUESTS, Access, RequestRow
 from buddy.protocol.shapes import Repo, Shape
@@ -54,6 +55,8 @@ def example(kind: str, session_id: str) -> Shape:
         "drain_node": DrainNode("a"),
         "list_commands": ListCommands("/"),
         "offer_mcp_servers": OfferMcpServers(session_id),
+        "offer_files": OfferFiles(session_id),
+        "answer_file": AnswerFile("file_1"),
         "answer_question": AnswerQuestion("ques_1", "decline"),
     }
     return found[kind] if kind in found else REQUESTS[kind].payload()
@@ -98,4 +101,4 @@ async def test_every_request_has_a_handler(tmp_path: Path) -> None:
 
 def test_capabilities_follow_from_the_rows() -> None:
     assert {"approvals", "replay_attach", "tokens", "projects", "fork", "web"} <= set(CAPABILITIES)
-    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 32
+    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 33

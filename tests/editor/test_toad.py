@@ -1,4 +1,4 @@
-"""`buddy acp` in Toad, a terminal program for agents: what a person sees, the keys they press, and the end of it all."""
+"""`buddy acp` in Toad, a terminal program for agents: what a person sees, and the keys they press."""
 
 import os
 import re

@@ -17,7 +17,7 @@ from buddy.client.core import PATIENCE, Backoff, Core, Fields, RequestResult, re
 from buddy.client.steps import Ask
 from buddy.errors import ProtocolError
 from buddy.protocol import requests as ask
-from buddy.protocol.envelopes import Event, Response, RowEvent, encode, parse_incoming
+from buddy.protocol.envelopes import Event, FileEvent, Response, RowEvent, encode, parse_incoming
 from buddy.protocol.ids import Ids
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import AttachOptions, Shape, WaitingMessage
@@ -53,6 +53,8 @@ class Client:
     ) -> None:
         """With `reconnect`, a lost connection is retried for up to `patience` seconds, from the last seq seen."""
         self.runtime: ask.HelloReply | None = None
+        self.on_file: Callable[[FileEvent], None] | None = None
+        """Called with what the runtime wants of the files that this client has offered."""
         self._core: Core[msgspec.Raw] = Core(name, version, self._read_hello, ids)
         self.offer = self._core.offer
         self._link = link
@@ -250,6 +252,9 @@ class Client:
                 if self._core.is_new(event.session_id, event.seq):
                     self._events.append(event)
                     self._changed.set()
+            case FileEvent():
+                if self.on_file is not None:
+                    self.on_file(received)
             case RowEvent():
                 pass  # this client does not watch the list
         if self._core.is_joined:

@@ -35,6 +35,7 @@ from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
 from buddy.daemon.memories import make_memory
 from buddy.daemon.node import node_name
 from buddy.daemon.notifications import make_notifications
+from buddy.daemon.open_files import OpenFiles
 from buddy.daemon.operations import Operations
 from buddy.daemon.overrides import RuntimeOverrides, unix_ms
 from buddy.daemon.prepared_texts import PreparedTexts
@@ -43,6 +44,7 @@ from buddy.daemon.providers import Providers
 from buddy.daemon.pump import LineCache
 from buddy.daemon.session_list import SessionList
 from buddy.daemon.session_model import BuddyAgent, SessionModels
+from buddy.daemon.session_place import place_of
 from buddy.daemon.tracing import start_tracing
 from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import Log, TokenRecord
@@ -55,7 +57,7 @@ from buddy.sessions.children import ChildLimits, ChildSessions
 from buddy.sessions.handing_over import let_go_of_all
 from buddy.sessions.services import Expand, SessionServices
 from buddy.sessions.sessions import SessionFactories, Sessions
-from buddy.targets.choose import OwnDirectories, TargetRequest, choose, clean_up, close_connections
+from buddy.targets.choose import OwnDirectories, clean_up, close_connections
 from buddy.tools.contract import Place
 from buddy.tools.mcp.deferred import DeferredMcp, McpHost
 from buddy.tools.source import CombinedSource, FilteredSource, FixedSource, ToolSource
@@ -127,7 +129,7 @@ class Runtime:
         self.notifications = make_notifications(self)
         self.connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.checkpoints = make_checkpoints(config, places.state_dir) if overrides.log is None else None
-        self.session_list = SessionList(self.log, overrides.clock)
+        self.open_files, self.session_list = OpenFiles(), SessionList(self.log, overrides.clock)
         self.admission = Admission(lambda: self.limits, self.log, overrides.clock)
         self.stopping = asyncio.Event()
         self.web: WebControl | None = None
@@ -275,17 +277,7 @@ class Runtime:
         return settled, (*notes, *self.configuration.notes(), *differences, *own, *self.rulebook.dead_rules())
 
     def _place(self, started: SessionStarted) -> Place:
-        options = started.options
-        request = TargetRequest(
-            (options.target if options else None) or started.sandbox_provider,
-            started.repo.root_path if started.repo else ".",
-            options.sandbox if options else None,
-            options.tmux if options else None,
-        )
-        chosen = choose(request, self._own)
-        is_closed = functools.partial(self.rulebook.is_closed, chosen.root)
-        private = tuple(os.path.realpath(one) for one in (self._own.config_dir, self._own.state_dir, self._own.run_dir))
-        return Place(chosen.target, chosen.root, chosen.sandbox, is_closed, private=private)
+        return place_of(started, self._own, self.rulebook, self.open_files)
 
     def _backend(self, started: SessionStarted, profile: str | None, model: str | None) -> Backend:
         options = started.options

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from buddy.client.client import Client
 from buddy.editor import shapes
-from buddy.editor.buffers import unsaved_buffers
+from buddy.editor.buffers import offer_files, unsaved_buffers
 from buddy.editor.commands import run_command, show_commands
 from buddy.editor.json_rpc import AUTH_REQUIRED, INVALID_PARAMS, Json, Lines, Peer, RpcError
 from buddy.editor.mcp_servers import offered_servers
@@ -87,10 +87,6 @@ class Agent:
             },
             "authMethods": methods,
         }
-
-    @property
-    def _reads_files(self) -> bool:
-        return self._sessions.capabilities.reads_files
 
     async def _authenticate(self, params: Json) -> Json:
         method = shapes.read(params, shapes.Authenticate).method_id
@@ -185,7 +181,10 @@ class Agent:
             return done
         if session.servers:  # also after a restart of the runtime, which has forgotten them
             await client.request(OfferMcpServers(session.session_id, session.servers), AcceptedReply)
-        buffers = await unsaved_buffers(self._peer, session.session_id, prompt) if self._reads_files else {}
+        capabilities, buffers = self._sessions.capabilities, dict[str, str]()
+        if capabilities.reads_files:
+            await offer_files(client, session.session_id, writes=capabilities.writes_files)
+            buffers = await unsaved_buffers(self._peer, session.session_id, prompt)
         return await session.prompt(message_text(prompt, buffers), prompt.images)
 
     def _cancel(self, params: Json) -> None:

@@ -1,6 +1,7 @@
 """The sessions that an editor has open, and the one connection to the runtime that they share."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
@@ -8,12 +9,14 @@ from typing import Any
 from msgspec import Struct
 
 from buddy.client.client import Client
+from buddy.editor.buffers import answer_file
 from buddy.editor.json_rpc import NOT_FOUND, Json, Peer, RpcError
 from buddy.editor.permissions import DescribeApproval
 from buddy.editor.questions import Questions
 from buddy.editor.session import EditorSession
 from buddy.editor.shapes import ClientCapabilities
-from buddy.protocol.envelopes import Event
+from buddy.errors import ProtocolError
+from buddy.protocol.envelopes import Event, FileEvent
 from buddy.protocol.mcp_requests import OfferedMcpServer
 
 ACCEPT_SECONDS = 15.0
@@ -99,11 +102,16 @@ class OpenSessions:
         await self._open.aclose()
         client = await self._open.enter_async_context(self._runtime.connect(lambda: self._peer.is_serving))
         self._questions = Questions(self._peer, client, self.capabilities, self._runtime.describe)
+        client.on_file = lambda wanted: self.in_background(self._answer_file(client, wanted))
         for session in self._sessions.values():
             session.use(client, self._questions)
             await client.attach(session.session_id, session.last_seq)
         self.in_background(self._follow(client))
         return client
+
+    async def _answer_file(self, client: Client, wanted: FileEvent) -> None:
+        with contextlib.suppress(ProtocolError, ConnectionError):  # nobody waits for it any longer
+            await answer_file(self._peer, client, wanted)
 
     async def _follow(self, client: Client) -> None:
         async for event in client.events():

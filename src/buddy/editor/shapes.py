@@ -32,6 +32,10 @@ class ClientCapabilities(Struct, frozen=True):
         return self.fs is not None and self.fs.read_text_file
 
     @property
+    def writes_files(self) -> bool:
+        return self.fs is not None and self.fs.write_text_file
+
+    @property
     def shows_terminals(self) -> bool:
         """Whether it draws a terminal that only exists as text, an extension of some editors."""
         return bool((self.meta or {}).get("terminal_output"))

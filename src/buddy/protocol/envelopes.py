@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from buddy.errors import ProtocolError
 from buddy.protocol.codes import VERSION
 from buddy.protocol.events import EVENT_NAMES, EVENTS, EventBody
+from buddy.protocol.open_file_requests import FileWanted
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, SessionRow, Shape
 
@@ -101,6 +102,20 @@ class RowEvent(Struct, frozen=True, rename="camel"):
     kind: Literal["event"] = "event"
 
 
+class FileEvent(Struct, frozen=True, rename="camel"):
+    """A question about a file that a client has open; like a row, it is part of no log and has no seq."""
+
+    session_id: str
+    ts: int
+    payload: FileWanted
+    type: Literal["file_wanted"] = "file_wanted"
+    v: str = VERSION
+    kind: Literal["event"] = "event"
+
+    def line(self) -> bytes:
+        return _encoder.encode(self) + b"\n"
+
+
 def event_lines(events: Iterable[Event], after: int, size: int) -> tuple[bytes, int]:
     """Events as lines, up to `size` bytes, and the seq of the last one; `after` if there are none."""
     lines: list[bytes] = []
@@ -150,7 +165,7 @@ def parse_request(line: bytes) -> IncomingRequest:
     return request
 
 
-def parse_incoming(line: bytes) -> Response | Event | RowEvent:
+def parse_incoming(line: bytes) -> Response | Event | RowEvent | FileEvent:
     """Read one line that the runtime sent (the client's side)."""
     try:
         head = _heads.decode(line)
@@ -158,7 +173,7 @@ def parse_incoming(line: bytes) -> Response | Event | RowEvent:
             raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this client speaks {VERSION}, not {head.v!r}")
         if head.kind == "response":
             return _responses.decode(line)
-        return _row_events.decode(line) if head.type == "session_row" else _events.decode(line)
+        return _unlogged.get(head.type, _events).decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError("INVALID_REQUEST", f"not a response or an event: {error}") from error
 
@@ -283,7 +298,10 @@ _EVENT_LINE = (
 _encoder = msgspec.json.Encoder()
 _responses = msgspec.json.Decoder(Response)
 _events = msgspec.json.Decoder(Event)
-_row_events = msgspec.json.Decoder(RowEvent)
+_unlogged: dict[str, msgspec.json.Decoder[RowEvent] | msgspec.json.Decoder[FileEvent]] = {
+    "session_row": msgspec.json.Decoder(RowEvent),
+    "file_wanted": msgspec.json.Decoder(FileEvent),
+}
 _heads = msgspec.json.Decoder(_Head)
 _bodies: dict[str, msgspec.json.Decoder[EventBody]] = {}
 

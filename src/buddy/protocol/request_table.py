@@ -16,6 +16,7 @@ from buddy.protocol import grant_requests as granting
 from buddy.protocol import history_requests as history
 from buddy.protocol import mcp_requests as mcp
 from buddy.protocol import node_requests as nodes
+from buddy.protocol import open_file_requests as open_files
 from buddy.protocol import question_requests as questions
 from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
@@ -109,6 +110,9 @@ REQUESTS: dict[str, RequestRow] = {
     "project_options": RequestRow(ask.ProjectOptions, ask.ProjectOptionsReply, "client", capability="projects"),
     # Not opened: the servers are for later turns. They may hold secrets and start programs.
     "offer_mcp_servers": RequestRow(mcp.OfferMcpServers, ask.AcceptedReply, "local_owner", capability="mcp_servers"),
+    # What a client has open is read in the name of whoever works in the session, so the client is the owner's own.
+    "offer_files": RequestRow(open_files.OfferFiles, ask.AcceptedReply, "local_owner", capability="open_files"),
+    "answer_file": RequestRow(open_files.AnswerFile, ask.AcceptedReply, "local_owner", capability="open_files"),
     "set_attention": RequestRow(attention.SetAttention, ask.AcceptedReply, "client", capability="attention"),
     "daemon_status": RequestRow(ask.DaemonStatus, ask.DaemonStatusReply, "client"),
     "restart_daemon": RequestRow(daemon.RestartDaemon, ask.AcceptedReply, "owner", capability="restart"),

@@ -47,6 +47,28 @@ class Task(Struct, frozen=True):
     status: Literal["pending", "in_progress", "completed"] = "pending"
 
 
+class EditorFiles(Protocol):
+    """What a person has open in an editor, by canonical path; nothing of it is sure to be answered."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the editor takes a new text for what it has open."""
+        ...
+
+    async def read(self, path: str, changed_ns: int) -> str | None:
+        """The text that the editor shows; None if it has none, or if the file was changed after it was asked to look.
+        `changed_ns` is when the file was last written."""
+        ...
+
+    async def write(self, path: str, content: str) -> bool:
+        """Replace the text in the editor by what was just written; False if it did not."""
+        ...
+
+    def note_replaced(self, path: str, content: bytes) -> None:
+        """This content was replaced on disk: an editor that still shows it has not noticed yet."""
+        ...
+
+
 def nothing_closed(_path: str) -> bool:
     return False
 
@@ -74,6 +96,7 @@ class Place(Struct, frozen=True):
     input_lines: dict[str, InputLine] = field(default_factory=dict[str, InputLine])
     private: tuple[str, ...] = ()
     """Buddy's own directories, which no tool reads."""
+    editor: EditorFiles | None = None
 
 
 async def nobody_asked(_question: PersonQuestion) -> PersonAnswer:

@@ -14,6 +14,7 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Write
 from buddy.steps import encode_text, take_turns
 from buddy.tools.contract import Call, Output, Place
+from buddy.tools.current_file import CurrentFile, read_current, write_current
 from buddy.tools.names import NamesPath
 from buddy.tools.nearest import nearest
 from buddy.tools.replacing import Replaced, TooLong, replace_in
@@ -43,27 +44,27 @@ class EditFile:
         self.description: str = text_of("edit_file")
 
     async def intent(self, args: EditFileArgs, place: Place) -> Write:
-        path, before, changed = await _change(args, place)
-        return await write_intent(path, before, changed.content, place)
+        current, changed = await _change(args, place)
+        return await write_intent(current.path, current.saved, changed.content, place)
 
     async def run(self, args: EditFileArgs, call: Call) -> Output:
         place = call.place
-        path, _, changed = await _change(args, place)
-        target = await target_of(call, path)
-        await target.write_file(args.path, changed.content, root=place.root)
-        await note_seen(path, changed.content, place)
+        current, changed = await _change(args, place)
+        target = await target_of(call, current.path)
+        note = await write_current(args.path, current, changed.content, target, place)
+        await note_seen(current.path, changed.content, place)
         places = "one place" if changed.places == 1 else f"{changed.places} places"
-        return Output(f"changed {args.path} in {places}; it has {len(changed.content)} bytes now")
+        return Output(f"changed {args.path} in {places}; it has {len(changed.content)} bytes now{note}")
 
 
-async def _change(args: EditFileArgs, place: Place) -> tuple[str, bytes, Replaced]:
-    """The canonical path, what is there, and what would be."""
+async def _change(args: EditFileArgs, place: Place) -> tuple[CurrentFile, Replaced]:
+    """What is there, and what would be."""
     if not args.old:
         raise _refusal("`old` is empty, which is everywhere; give the text to replace, or use write_file")
     if args.old == args.new:
         raise _refusal("`old` and `new` are the same, so there is nothing to change")
-    path = await place.target.locate(args.path, root=place.root)
-    before = await place.target.read_file(args.path, root=place.root, limit=MAX_PRESENT)
+    current = await read_current(args.path, place, MAX_PRESENT, must_exist=True)
+    before = current.content or b""
     if len(before) >= MAX_PRESENT:
         raise _refusal(f"{args.path} is larger than {MAX_PRESENT} bytes; change it with run_shell")
     old, new = await take_turns(encode_text(args.old)), await take_turns(encode_text(args.new))
@@ -72,11 +73,11 @@ async def _change(args: EditFileArgs, place: Place) -> tuple[str, bytes, Replace
     except TooLong as error:
         raise _refusal(f"{args.path} would be larger than {MAX_RESULT} bytes; change it with run_shell") from error
     if not changed.places:
-        shown = b"" if place.is_closed(path) else before
+        shown = b"" if place.is_closed(current.path) else before
         raise ToolError(await asyncio.to_thread(_not_found, args, shown), code="EDIT_CONTENT_NOT_FOUND")
     _check_once(args, before, old, changed.places)
-    await check_write(path, before, changed.content, place)
-    return path, before, changed
+    await check_write(current.path, before, changed.content, place)
+    return current, changed
 
 
 def _check_once(args: EditFileArgs, before: bytes, old: bytes, count: int) -> None:

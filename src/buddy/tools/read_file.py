@@ -14,6 +14,7 @@ from buddy.images import NotAnImage, media_type_of, read_facts
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, Output, Place, ToolImage
+from buddy.tools.current_file import UNSAVED, unsaved_of
 from buddy.tools.names import NamesPath
 from buddy.tools.reading import find_readable, read_approved, read_intent
 from buddy.tools.texts import text_of
@@ -61,7 +62,13 @@ class ReadFile:
         size = len(content)
         if size >= MAX_FILE and (info := await place.target.stat(args.path, root=place.root)):
             size = max(info.size, size)
-        await note_seen(await place.target.locate(args.path, root=place.root), content, place)
+        path = await place.target.locate(args.path, root=place.root)
+        unsaved = await unsaved_of(path, content, place)
+        if unsaved is not None:
+            await note_seen(path, unsaved, place)
+            shown = _show(unsaved, args, len(unsaved))
+            return Output(f"{shown.text}\n{UNSAVED}")
+        await note_seen(path, content, place)
         return _show(content, args, size)
 
 

@@ -4,11 +4,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Write
 from buddy.steps import encode_text, take_turns
 from buddy.tools.contract import Call, Output, Place
-from buddy.tools.current_file import read_if_exists
+from buddy.tools.current_file import CurrentFile, read_current, write_current
 from buddy.tools.names import NamesPath
 from buddy.tools.texts import text_of
 from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, target_of, write_intent
@@ -30,18 +31,26 @@ class WriteFile:
         self.description: str = text_of("write_file")
 
     async def intent(self, args: WriteFileArgs, place: Place) -> Write:
-        path = await place.target.locate(args.path, root=place.root)
-        before = await read_if_exists(args.path, place, MAX_PRESENT)
-        content = await take_turns(encode_text(args.content))
-        await check_write(path, before, content, place)
-        return await write_intent(path, before, content, place)
+        current, content = await _change(args, place)
+        return await write_intent(current.path, current.saved, content, place)
 
     async def run(self, args: WriteFileArgs, call: Call) -> Output:
         place = call.place
-        path = await place.target.locate(args.path, root=place.root)
-        content = await take_turns(encode_text(args.content))
-        await check_write(path, await read_if_exists(args.path, place, MAX_PRESENT), content, place)
-        target = await target_of(call, path)
-        await target.write_file(args.path, content, root=place.root)
-        await note_seen(path, content, place)
-        return Output(f"wrote {len(content)} bytes to {args.path}")
+        current, content = await _change(args, place)
+        target = await target_of(call, current.path)
+        note = await write_current(args.path, current, content, target, place)
+        await note_seen(current.path, content, place)
+        return Output(f"wrote {len(content)} bytes to {args.path}{note}")
+
+
+async def _change(args: WriteFileArgs, place: Place) -> tuple[CurrentFile, bytes]:
+    """What is there, and what would be."""
+    current = await read_current(args.path, place, MAX_PRESENT)
+    content = await take_turns(encode_text(args.content))
+    if current.unsaved is not None and current.path not in place.seen:
+        raise ToolError(
+            f"{args.path} has changes in the user's editor that are not saved, so it was not written: read it first",
+            code="STALE_FILE",
+        )
+    await check_write(current.path, current.content, content, place)
+    return current, content

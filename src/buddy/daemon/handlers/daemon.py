@@ -18,6 +18,7 @@ from buddy.protocol.attention_requests import SetAttention
 from buddy.protocol.codes import VERSION
 from buddy.protocol.daemon_requests import RestartDaemon
 from buddy.protocol.mcp_requests import OfferedMcpServer, OfferMcpServers
+from buddy.protocol.open_file_requests import AnswerFile, OfferFiles
 from buddy.protocol.request_table import CAPABILITIES
 from buddy.protocol.shapes import Shape
 from buddy.targets.choose import sandbox_levels
@@ -33,6 +34,8 @@ class DaemonRequests:
             "hello": on_runtime(ask.Hello, self.hello),
             "ping": on_runtime(ask.Ping, self.ping),
             "offer_mcp_servers": on_runtime(OfferMcpServers, self.offer_mcp_servers),
+            "offer_files": on_runtime(OfferFiles, self.offer_files),
+            "answer_file": on_runtime(AnswerFile, self.answer_file),
             "set_attention": on_runtime(SetAttention, self.set_attention),
             "trust_folder": on_runtime(ask.TrustFolder, self.trust_folder),
             "create_project": on_runtime(ask.CreateProject, self.create_project),
@@ -70,6 +73,13 @@ class DaemonRequests:
             raise ProtocolError("INVALID_REQUEST", str(error)) from error
         self._host.mcp.offer(request.session_id, servers)
         return ask.AcceptedReply(accepted=True)
+
+    async def offer_files(self, peer: PeerConnection, request: OfferFiles) -> Shape:
+        self._host.open_files.offer(peer, request)
+        return ask.AcceptedReply(accepted=True)
+
+    async def answer_file(self, peer: PeerConnection, request: AnswerFile) -> Shape:
+        return ask.AcceptedReply(accepted=self._host.open_files.answer(peer, request))
 
     async def trust_folder(self, _peer: PeerConnection, request: ask.TrustFolder) -> Shape:
         check_path(request.root_path)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 from buddy.daemon.admission import Admission
 from buddy.daemon.agents import Agents
 from buddy.daemon.configuration import Configuration
+from buddy.daemon.open_files import OpenFiles
 from buddy.daemon.operations import Operations
 from buddy.daemon.prepared_texts import PreparedTexts
 from buddy.daemon.session_list import SessionList
@@ -73,6 +74,9 @@ class Host(Protocol):
 
     @property
     def texts(self) -> PreparedTexts: ...
+
+    @property
+    def open_files(self) -> OpenFiles: ...
 
     @property
     def mcp(self) -> DeferredMcp: ...
