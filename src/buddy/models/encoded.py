@@ -112,7 +112,10 @@ def is_long(item: Item) -> bool:
         case UserItem() | ToolItem():
             return len(item.text) > LONG
         case AssistantItem():
-            return item.opaque is not None or len(item.text) + sum(len(call.arguments) for call in item.calls) > LONG
+            size = len(item.text)
+            for call in item.calls:
+                size += len(call.arguments)
+            return size > LONG or item.opaque is not None
 
 
 def join_items(encoded: Sequence[bytes]) -> list[bytes]:

@@ -110,10 +110,13 @@ class Tally:
         """A complete history; if it is the same object as last time, only what was added is counted."""
         if items is not self._items or len(items) < self._counted:
             self._items, self._counted, self._total = items, 0, 0
-        for at in range(self._counted, len(items)):
-            # A rough count is cheaper than looking it up.
-            looks_up = self.is_exact or is_long(items[at])
-            self._total += self._item(items[at]) if looks_up else self._count(items[at])
+        for item in items[self._counted :]:
+            known = self._known.get(id(item))  # long ones are counted ahead
+            if known is not None:
+                self._total += known[1]
+            else:
+                # A rough count is cheaper than keeping it.
+                self._total += self._item(item) if self.is_exact else self._count(item)
         self._counted = len(items)
         return self._counter.scale(self._total)
 
