@@ -52,7 +52,7 @@ BENCHMARKS = (
     Benchmark(
         "confined",
         (
-            Metric("confined-plain", "shell call in the sandbox, `true`", "ms", "≤ host + 20", tail=True),
+            Metric("confined-plain", "shell call in the sandbox, `true`", "ms", "≤ host + 10", tail=True),
             Metric("confined", "the same, `sh -c :`", "ms", "≤ host + 40", tail=True),
         ),
         confined,
