@@ -13,7 +13,7 @@ from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable
 from buddy.log.batches import blobs_named, names_blob
 from buddy.log.contract import Batch
 from buddy.log.database import Cursor, Database, Value
-from buddy.log.rows import set_facts
+from buddy.log.rows import HOUR_MS, set_facts
 from buddy.log.writer import DeferredRefusal
 
 # Many rows per statement: most of a single row's cost is the statement around it.
@@ -47,6 +47,8 @@ class Appends:
         self._keys: dict[str, int] = {}
         self._batches: list[tuple[Batch, int, int]] = []  # with the session's key and the time
         self._grown: list[str] = []
+        self._hours: dict[int, int] = {}  # in which each session was used last, as its row says
+        self._new_hours: dict[int, int] = {}
 
     def append(self, batch: Batch, now: int, db: Database) -> int:
         if batch.key is not None:
@@ -67,6 +69,7 @@ class Appends:
     def drop(self) -> None:
         """A transaction begins: discard what a failed one left."""
         self._batches.clear()
+        self._new_hours.clear()
 
     def write(self, db: Database) -> None:
         """Write the events of all batches since the last call, and the new heads of their sessions."""
@@ -78,6 +81,8 @@ class Appends:
         for batch, key, now in batches:
             seq = batch.expected_seq
             used = now if batch.is_use else None
+            if used is not None and self._hours.get(key) != used // HOUR_MS:
+                self._new_hours[key] = used // HOUR_MS
             heads.append((seq + len(batch.events), used, batch.state, batch.title, key, batch.epoch, seq))
             for event in batch.events:
                 row = (key, event.seq, event.ts, event.run_id, event.type, event.payload)
@@ -88,13 +93,24 @@ class Appends:
         if db.total_changes() - before < len(batches):
             self._give_up(db, batches)
         _execute(cursor, _INSERTS, rows)
+        for key, hour in self._new_hours.items():
+            cursor.execute("UPDATE sessions SET used_hour = ? WHERE key = ?", (hour, key))
         _name_blobs(db, batches)
 
     def notify(self) -> None:
         """Wake those who wait for one of the sessions that grew."""
         grown, self._grown = self._grown, []
+        if self._new_hours:
+            self._remember_hours()
         for session_id in grown:
             self._wake(session_id)
+
+    def _remember_hours(self) -> None:
+        """The hours were committed: the rows need no others until they change."""
+        if len(self._hours) >= _KNOWN_KEYS:
+            self._hours.clear()
+        self._hours.update(self._new_hours)
+        self._new_hours.clear()
 
     def _give_up(self, db: Database, batches: list[tuple[Batch, int, int]]) -> NoReturn:
         """One batch lost its lease or has the wrong seq; retrying each alone shows which."""

@@ -16,7 +16,6 @@ from buddy.log.contract import (
     InboxItem,
     Lease,
     RowFacts,
-    SessionQuery,
     SessionRecord,
     TokenRecord,
     UserUsage,
@@ -32,21 +31,11 @@ _OWNER_KEPT_MS = 24 * 3600 * 1000
 PART = 2000
 """The number of events that one transaction deletes: others can write in between."""
 _BY_SESSION = ("keys", "claims", "approvals", "inbox", "tokens")
+HOUR_MS = 3600 * 1000
 
 RECORD = """
 SELECT id, repo, mode, state, created_at, updated_at, first_seq, last_seq, title, archived, facts, user FROM sessions
 """
-
-# The words are bound as JSON, as their number differs.
-_FIND = f"""
-{RECORD} WHERE (?1 IS NULL OR root_path = ?1) AND (?2 IS NULL OR state = ?2) AND (?3 IS NULL OR archived = ?3)
-AND state <> '{INCOMPLETE}' AND (?8 IS NULL OR user = ?8)
-AND (?4 IS NULL OR (updated_at, key) < (?4, coalesce((SELECT key FROM sessions WHERE id = ?5), 0)))
-AND (?6 = '[]' OR NOT EXISTS (
-  SELECT 1 FROM json_each(?6) AS word
-  WHERE instr(searched_text(title, root_path, repo ->> '$.currentBranch', sessions.id), word.value) = 0
-)) ORDER BY updated_at DESC, key DESC LIMIT ?7
-"""  # noqa: S608 - constants only
 
 
 def records_of(rows: Iterable[Any]) -> list[SessionRecord]:
@@ -59,13 +48,6 @@ def records_of(rows: Iterable[Any]) -> list[SessionRecord]:
 def _facts_of(archived: int, facts: str | None) -> RowFacts:
     found = _facts.decode(facts) if facts else RowFacts()
     return msgspec.structs.replace(found, archived=True) if archived else found
-
-
-def find(db: Database, query: SessionQuery) -> list[SessionRecord]:
-    used, session_id = query.after or (None, None)
-    words = msgspec.json.encode(query.words).decode()
-    where = (query.root_path, query.state, query.archived, used, session_id, words, max(query.limit, 0), query.user)
-    return records_of(db.execute(_FIND, where))
 
 
 def set_facts(key: int, facts: RowFacts, db: Database) -> None:
@@ -86,10 +68,11 @@ def create(record: SessionRecord, state: str, owner: str, now: int, db: Database
     repo = msgspec.json.encode(record.repo).decode()
     db.execute(
         "INSERT INTO sessions (id, repo, root_path, mode, state, title, archived, facts, created_at, updated_at, epoch,"
-        " owner, user) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
+        " owner, user, used_hour) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)",
         (
             *(record.session_id, repo, record.repo.root_path, record.mode, state, record.title),
             *(record.facts.archived, _encode(record.facts), record.created_at, record.updated_at, owner, record.user),
+            record.updated_at // HOUR_MS,
         ),
     )
     renew(owner, now, db)
@@ -178,22 +161,21 @@ SELECT count(*), coalesce(sum(state IN ('running', 'awaiting_approval')), 0),
   + coalesce((SELECT cost_usd FROM spent WHERE user = ?1 AND day = ?2), 0.0)
 FROM sessions WHERE user = ?1
 """
+# A session that cost something on a day was used on it or later, which an index knows.
+COST = """
+SELECT coalesce((
+  SELECT sum(facts ->> '$.day_cost_usd') FROM sessions INDEXED BY sessions_by_use
+  WHERE used_hour >= ?1 * 24 AND facts ->> '$.day' = ?1
+), 0.0) + coalesce((SELECT sum(cost_usd) FROM spent WHERE day = ?1), 0.0)
+"""
 
 
 def usage_of(user: str, day: int, db: Database) -> UserUsage:
     return UserUsage(*db.execute(_USAGE, (user, day)).get)
 
 
-# A session that cost something on a day was used on it or later, and its row says when without parsing its facts.
-_COST = """
-SELECT coalesce((
-  SELECT sum(facts ->> '$.day_cost_usd') FROM sessions WHERE updated_at >= ?1 * 86400000 AND facts ->> '$.day' = ?1
-), 0.0) + coalesce((SELECT sum(cost_usd) FROM spent WHERE day = ?1), 0.0)
-"""
-
-
 def cost_of(day: int, db: Database) -> float:
-    return db.execute(_COST, (day,)).get
+    return db.execute(COST, (day,)).get
 
 
 def put_item(session_id: str, item: InboxItem, limit: int, db: Database) -> int | None:

@@ -118,8 +118,18 @@ CREATE TABLE spent (
 ) STRICT, WITHOUT ROWID;
 """
 
+# Lists of sessions read what they show. The hour, because an index on `updated_at` would cost every append a page.
+_EIGHTH = """
+ALTER TABLE sessions ADD COLUMN used_hour INTEGER NOT NULL DEFAULT 0;
+UPDATE sessions SET used_hour = updated_at / 3600000;
+CREATE INDEX sessions_by_use ON sessions (used_hour);
+CREATE INDEX sessions_of_folder ON sessions (root_path, used_hour);
+DROP INDEX sessions_of_user;
+CREATE INDEX sessions_of_user ON sessions (user, used_hour) WHERE user IS NOT NULL;
+"""
+
 # The script at index N migrates a database from version N to N + 1. Never change a released one.
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH)
 
 
 def open_database(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:

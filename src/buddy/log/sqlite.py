@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from buddy.log import rows, upload_rows
+from buddy.log import rows, session_search, upload_rows
 from buddy.log.appends import Appends
 from buddy.log.batches import check_shape
 from buddy.log.blobs import FileBlobs
@@ -70,7 +70,7 @@ class SqliteLog:
     is_inbox_private = True
 
     def __init__(self, state_dir: Path, clock: Callable[[], int], busy_seconds: float, min_free: int) -> None:
-        path = state_dir / DATABASE
+        path = self._path = state_dir / DATABASE
         self._clock = clock
         self._waiters = Waiters()
         self._appends = Appends(self._waiters.wake)
@@ -197,10 +197,10 @@ class SqliteLog:
         return found[0] if found else None
 
     async def newest(self, limit: int, root_path: str | None = None) -> list[SessionRecord]:
-        return rows.find(self._reader, SessionQuery(limit, root_path))
+        return session_search.search(self._reader, SessionQuery(limit, root_path))
 
     async def find(self, query: SessionQuery) -> list[SessionRecord]:
-        return rows.find(self._reader, query)
+        return await session_search.find(self._reader, self._path, query)
 
     async def active(self) -> list[SessionRecord]:
         where = "WHERE state IN ('running', 'awaiting_approval') ORDER BY key"

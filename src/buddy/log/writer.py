@@ -239,6 +239,8 @@ class Writer:
         return explain(error, self._path) if isinstance(error, apsw.Error) else error
 
     def _roll_back(self) -> None:
+        if self._deferred:
+            self._deferred.drop()
         # SQLite has rolled back by itself after some errors.
         if self._db.in_transaction:
             with contextlib.suppress(apsw.Error):
