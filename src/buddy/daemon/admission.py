@@ -1,10 +1,12 @@
 """What each user may have at once, sessions, runs, and cost per day; and what a day may cost in all.
 
 Invariants: the numbers are those of the log, so they hold over restarts and over all nodes; two requests of one user
-are counted one after the other; a run gets no larger cost limit than what is left of the day.
+are counted one after the other; a run gets no larger cost limit than what is left of the day; nobody waits long for
+the turn to count: what takes longer goes on without it, and counts as if it had been done.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from weakref import WeakValueDictionary
@@ -19,6 +21,10 @@ EVERYBODY = ""
 """Those who start runs under a limit for all count one after the other; no user has this name."""
 
 
+LONGEST_TURN = 10.0
+LONGEST_WAIT = 15.0
+
+
 class Admission:
     """`limits` is read at every request, because the configuration may change."""
 
@@ -27,21 +33,29 @@ class Admission:
         self._rows = rows
         self._clock = clock
         self._counting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._overdue: Counter[str] = Counter()
+        """What takes so long that its turn ended before it: it counts, and may not be in the log yet."""
         self.take_turn: Callable[[str], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
         """Where several nodes share the log, they count one after the other, too."""
 
     @asynccontextmanager
     async def session(self, user: str | None) -> AsyncGenerator[None]:
-        """Create a session in this context; refused if the user has as many as allowed."""
-        most = self._limits().user.sessions
-        if user is None or most is None:
+        """Create the row of a session in this context; refused if the user has as many as allowed."""
+        if user is None or self._limits().user.sessions is None:
             yield
             return
         async with self._turn_of(user):
-            have = (await self._rows.usage_of(user, 0)).sessions
-            if have >= most:
-                raise _refusal(f"{have} of {most} sessions exist; delete one first")
+            await self.check_session(user)
             yield
+
+    async def check_session(self, user: str | None) -> None:
+        """Refuse early what would be refused after it was prepared."""
+        most = self._limits().user.sessions
+        if user is None or most is None:
+            return
+        have = (await self._rows.usage_of(user, 0)).sessions
+        if have >= most:
+            raise _refusal(f"{have} of {most} sessions exist; delete one first")
 
     @asynccontextmanager
     async def run(self, session: Session) -> AsyncGenerator[float | None]:
@@ -49,10 +63,16 @@ class Admission:
         if session.fold.run is not None:
             yield None
             return
+        # Asked before it is this run's turn: to answer, an agent may have to be started.
+        is_priced = self._limits_cost(session.user) and await session.backend.is_priced(session.place)
         async with AsyncExitStack() as stack:
             left = [await self._admit_cost(stack), await self._admit_user(stack, session.user)]
             known = [usd for usd in left if usd is not None]
-            yield min(known) if known and await session.backend.is_priced(session.place) else None
+            yield min(known) if known and is_priced else None
+
+    def _limits_cost(self, user: str | None) -> bool:
+        limits = self._limits()
+        return limits.cost_usd_per_day is not None or (user is not None and limits.user.cost_usd_per_day is not None)
 
     async def _admit_cost(self, stack: AsyncExitStack) -> float | None:
         """What is left of the day for everybody together, if limited."""
@@ -73,8 +93,9 @@ class Admission:
             return None
         await stack.enter_async_context(self._turn_of(user))
         usage = await self._rows.usage_of(user, day_of(self._clock()))
-        if limits.runs is not None and usage.runs >= limits.runs:
-            raise _refusal(f"{usage.runs} of {limits.runs} runs are active")
+        runs = usage.runs + self._overdue[user]
+        if limits.runs is not None and runs >= limits.runs:
+            raise _refusal(f"{runs} of {limits.runs} runs are active")
         most = limits.cost_usd_per_day
         if most is not None and usage.cost_usd >= most:
             raise _refusal(_spent(usage.cost_usd, most))
@@ -100,8 +121,45 @@ class Admission:
         lock = self._counting.get(user)
         if lock is None:
             lock = self._counting[user] = asyncio.Lock()
-        async with lock, self.take_turn(user):
-            yield
+        await _acquire(lock)
+        turn = _Turn(lock)
+        try:
+            async with self.take_turn(user):
+                ending = asyncio.get_running_loop().call_later(LONGEST_TURN, self._end_early, user, turn)
+                try:
+                    yield
+                finally:
+                    ending.cancel()
+        finally:
+            if turn.has_ended:
+                self._overdue[user] -= 1
+            turn.end()
+
+    def _end_early(self, user: str, turn: "_Turn") -> None:
+        self._overdue[user] += 1
+        turn.end()
+
+
+class _Turn:
+    """Ends once."""
+
+    def __init__(self, lock: asyncio.Lock) -> None:
+        self._lock = lock
+        self.has_ended = False
+
+    def end(self) -> None:
+        if not self.has_ended:
+            self.has_ended = True
+            self._lock.release()
+
+
+async def _acquire(lock: asyncio.Lock) -> None:
+    try:
+        async with asyncio.timeout(LONGEST_WAIT):
+            await lock.acquire()
+    except TimeoutError:
+        message = "other requests of yours are not done yet; try again"
+        raise ProtocolError("OVERLOADED", message, retryable=True) from None
 
 
 def _refusal(why: str) -> ProtocolError:

@@ -348,6 +348,7 @@ def _make_services(runtime: Runtime, config: Config, overrides: RuntimeOverrides
         checkpoints=runtime.checkpoints,
         stop_children=runtime.children.stop,
         cost_left=runtime.admission.cost_left,
+        admit_session=runtime.admission.session,
         listeners=tuple(part.observe for part in listening if part),
     )
 

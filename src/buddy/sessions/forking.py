@@ -59,7 +59,8 @@ async def fork_session(
     row = replace(row, title=fork_title(record.title, survey.first_text), facts=RowFacts(parent=session_id))
     sessions.copying.add(new)
     try:
-        lease = await services.log.create(replace(row, user=user or record.user), sessions.owner, is_complete=False)
+        async with services.admit_session(user):
+            lease = await services.log.create(replace(row, user=user or record.user), sessions.owner, is_complete=False)
         # The copy of a sub-agent works for nobody; its tools stay as limited as they were.
         copier = Copier(replace(started, delegated=None), survey.first.ts if survey.first else now, survey.compacted)
         await _copy(services.log, record, lease, survey.cut, copier, by, now)

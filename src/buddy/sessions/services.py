@@ -1,6 +1,7 @@
 """What every session of a process gets from outside."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -32,6 +33,11 @@ class Expand(Protocol):
     async def __call__(self, text: str, place: "Place", *, runs_commands: bool) -> "Expansion | None":
         """What a message that starts with a slash stands for; None if it is just a message."""
         ...
+
+
+def without_turn(user: str | None) -> AbstractAsyncContextManager[None]:
+    del user
+    return nullcontext()
 
 
 def without_hooks(session_id: str, place: "Place") -> Hooks:
@@ -94,7 +100,8 @@ class SessionServices(Struct, frozen=True):
     closed meanwhile, rather than kept in memory or cancelled by a clean stop. `expiry_ends_run` is false in the
     replay of what an earlier version recorded. `node` is the name of this one, where several share a log, and
     `leases` decides there who may take a session; without it, the log does. `stop_children` ends the sub-agents of a
-    run that ends. `cost_left` is what a run of a user may cost now, None for any amount.
+    run that ends. `cost_left` is what a run of a user may cost now, None for any amount. The row of a session is
+    created in the context `admit_session`, which may refuse it.
     """
 
     log: Log
@@ -117,6 +124,7 @@ class SessionServices(Struct, frozen=True):
     leases: SessionLeases | None = None
     elsewhere: SessionsElsewhere | None = None
     cost_left: Callable[[str | None], Awaitable[float | None]] = without_limit
+    admit_session: Callable[[str | None], AbstractAsyncContextManager[None]] = without_turn
 
     async def acquire(self, session_id: str, owner: str) -> Lease | None:
         """The right to write a session's log; None while another process has it."""

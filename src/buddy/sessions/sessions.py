@@ -141,7 +141,8 @@ class Sessions:
         repo, now = _scrub_repo(self.services.scrubber, started.repo or Repo(".")), self.services.clock()
         record = SessionRecord(started.session_id, repo, started.mode, "idle", now, now, 1, 0, user=started.user)
         record = replace(record, facts=facts)
-        lease = await self.services.log.create(record, self.owner)
+        async with self.services.admit_session(None if started.delegated else started.user):
+            lease = await self.services.log.create(record, self.owner)
         session = Session(self.services, lease, place, backend, SessionFold(), 0, ListedRow(record))
         self.by_id[started.session_id] = session
         self._start_heartbeat()

@@ -45,8 +45,8 @@ class SessionRequests:
         except UserError as error:
             raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
         await self._host.agents.projects.refresh()
-        async with self._host.admission.session(peer.roles.user):
-            session, token = await self._sessions.start(request, peer.roles.user)
+        await self._host.admission.check_session(peer.roles.user)
+        session, token = await self._sessions.start(request, peer.roles.user)
         peer.roles.drive(session.session_id)
         peer.attach(session.session_id, 0)
         return ask.StartSessionReply(session.session_id, session.state, token)
@@ -104,10 +104,10 @@ class SessionRequests:
     async def fork_session(self, peer: PeerConnection, request: ask.ForkSession, record: SessionRecord) -> Shape:
         requested_with = peer.roles.token_of(record.session_id)
         user = peer.roles.user
-        async with self._host.admission.session(user):
-            session, token = await fork_session(
-                self._sessions, record.session_id, request.seq, peer.name, requested_with, user
-            )
+        await self._host.admission.check_session(user)
+        session, token = await fork_session(
+            self._sessions, record.session_id, request.seq, peer.name, requested_with, user
+        )
         self._host.models.keys.copy(record.session_id, session.session_id)
         await renew_key(session)
         peer.roles.drive(session.session_id)
