@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.harness.processes import PATIENCE, program_environment
 
 STUCK = """
-import asyncio, contextlib
-from buddy.daemon.server import end_after
+import asyncio, contextlib, pathlib, sys
+from buddy.daemon.watchdog import end_after
 
 async def never_ends():
     while True:
@@ -17,12 +18,16 @@ async def never_ends():
 async def serve():
     task = asyncio.create_task(never_ends())
     await asyncio.sleep(0)
-    end_after(0.1)
+    end_after(0.1, pathlib.Path(sys.argv[1]))
 
 asyncio.run(serve())
 """
 
 
-def test_what_cannot_be_cancelled_does_not_keep_the_process_alive() -> None:
-    done = subprocess.run([sys.executable, "-c", STUCK], env=program_environment(), timeout=PATIENCE, check=False)
+def test_what_cannot_be_cancelled_does_not_keep_the_process_alive_and_is_named(tmp_path: Path) -> None:
+    logfile = tmp_path / "daemon.log"
+    command = [sys.executable, "-c", STUCK, str(logfile)]
+    done = subprocess.run(command, env=program_environment(), timeout=PATIENCE, check=False)
     assert done.returncode == 1
+    assert "never_ends" in logfile.read_text()
+    assert "most recent call first" in logfile.read_text()

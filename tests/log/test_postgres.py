@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -9,9 +10,9 @@ from buddy.errors import Fenced, LogError, StorageFull, UserError
 from buddy.log.contract import ApprovalDecision, Batch, Claim, Lease, TokenRecord
 from buddy.log.postgres import schema
 from buddy.log.postgres.address import parse_address
-from buddy.log.postgres.appends import MAX_EVENTS
+from buddy.log.postgres.appends import MAX_EVENTS, Appends
 from buddy.log.postgres.blobs import DatabaseBlobs
-from buddy.log.postgres.connections import Channel, Lost
+from buddy.log.postgres.connections import Channel, LogClosed, Lost
 from buddy.log.postgres.driver import Row
 from buddy.log.postgres.postgres import PostgresLog
 from tests.harness.clock import ManualClock
@@ -43,6 +44,23 @@ def lose_answers(
 
 def is_append(sql: str) -> bool:
     return "INSERT INTO events" in sql
+
+
+async def test_whoever_waits_for_an_append_learns_that_the_process_ends() -> None:
+    class NeverAnswers:
+        async def fetch(self, *_: object) -> list[Row]:
+            await asyncio.Event().wait()
+            return []
+
+    channel: Any = NeverAnswers()
+    appends = Appends(channel, lambda _session_id, _seq: None)
+    futures = [appends.submit(batch(Lease(SESSION, 1, "me"), seq), 0) for seq in (0, 1)]
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()  # as asyncio.run does at its end
+    for future in futures:
+        with pytest.raises(LogClosed):
+            await future
 
 
 # --- answers that are lost ---

@@ -21,7 +21,7 @@ from buddy.errors import BuddyError, Fenced, LogError, NotClaimed, SeqConflict, 
 from buddy.log.batches import blobs_named, names_blob
 from buddy.log.contract import Batch
 from buddy.log.postgres.append_sql import APPEND, APPEND_ROWS, LOOK_UP, WHY
-from buddy.log.postgres.connections import Channel, Lost
+from buddy.log.postgres.connections import Channel, LogClosed, Lost
 from buddy.log.postgres.driver import Row
 from buddy.log.postgres.texts import folded, text
 
@@ -60,6 +60,7 @@ class Appends:
             await asyncio.wait([self._sending])
 
     async def _send_all(self) -> None:
+        group: list[_Pending] = []
         try:
             while self._waiting:
                 group = self._take_group()
@@ -67,6 +68,11 @@ class Appends:
                     await self._send(group)
                 except Exception as error:  # noqa: BLE001 - the writer outlives whatever a batch does
                     await self._fail(group, error)
+        except asyncio.CancelledError:  # the process ends: whoever waits for an answer must learn that none comes
+            for pending in (*group, *self._waiting):
+                pending.fail(LogClosed("the process ended before the log answered"))
+            self._waiting = []
+            raise
         finally:
             self._sending = None
 

@@ -110,6 +110,10 @@ class PostgresLog:
         channels = (self.writes, self._append_channel, self._hint_channel, self._blob_channel)
         await asyncio.gather(self.reads.close(), *(channel.close() for channel in channels))
 
+    def give_up(self) -> None:
+        """Have everything that waits for the server fail, now and from now on: this process ends."""
+        self.server.closing.set()
+
     def has_room(self) -> bool:
         return self.server.has_room
 
