@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.harness import daemon as harness
 from tests.harness.checker import Received
 from tests.harness.clients import attach, connect, send, start
 from tests.harness.daemon import Daemon
-from tests.harness.processes import wait_until
+from tests.harness.processes import PATIENCE, wait_until
 from tests.harness.scripts import MARK, section, shell
 
 SCRIPT = [
@@ -106,6 +107,40 @@ async def test_a_command_that_does_not_end_is_stopped_and_its_outcome_is_unknown
     assert await violations(daemon) == []
 
 
+async def test_clients_learn_of_a_long_wait_and_another_restart_shortens_it(tmp_path: Path) -> None:
+    with Daemon(tmp_path, script=SCRIPT) as daemon:
+        session_id = await begin(daemon, "hang")
+        await asyncio.to_thread(wait_until, (daemon.workspace / "started").exists, "the command to start")
+        patient = asyncio.create_task(restart(daemon, "--wait", "1h"))
+        watcher = await connect(daemon)
+        await watcher.hello()
+        await attach(watcher, session_id)
+        warning = await watcher.wait_for("warning", lambda body: body["code"] == "RESTARTING")
+        assert "up to 3600 s" in warning["payload"]["message"]
+        await watcher.close()
+        await restart(daemon, "--wait", "1s")
+        await patient
+        follower = Following(daemon, session_id)
+        await follower.until_complete(1)
+    assert outcomes(follower.received) == ["success"]
+    assert await violations(daemon) == []
+
+
+async def test_a_signal_ends_a_daemon_that_is_handing_over(tmp_path: Path) -> None:
+    with Daemon(tmp_path, script=SCRIPT) as daemon:
+        await begin(daemon, "hang")
+        await asyncio.to_thread(wait_until, (daemon.workspace / "started").exists, "the command to start")
+        client = await connect(daemon)
+        await client.hello()
+        await client.ask("restart_daemon", {"waitSeconds": 600})
+        await asyncio.to_thread(wait_until, lambda: "handing over" in daemon.log(), "the daemon to hand over")
+        daemon.signal(signal.SIGTERM)
+        assert daemon.process is not None
+        assert await asyncio.to_thread(daemon.process.wait, PATIENCE) == 0
+        await client.close()
+    assert count(daemon, b"ready on") == 1
+
+
 async def test_a_question_stays_open_over_a_restart(tmp_path: Path) -> None:
     with Daemon(tmp_path, script=SCRIPT) as daemon:
         session_id = await begin(daemon, "three", policy="ask")
@@ -174,4 +209,5 @@ def test_without_a_daemon_one_is_started(tmp_path: Path) -> None:
     done = daemon.run("daemon", "restart")
     assert (done.code, done.err.strip()) == (0, "no daemon was running; started one")
     assert daemon.run("daemon", "restart", "--wait", "soon").code == 64
+    assert "at most 1h" in daemon.run("daemon", "restart", "--wait", "2h").err
     assert daemon.run("daemon", "stop").code == 0

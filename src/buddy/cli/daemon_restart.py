@@ -16,7 +16,7 @@ from buddy.cli.daemon import START_SECONDS, ask_status, is_free, launch, pid_of
 from buddy.cli.options import Options
 from buddy.cli.settings import places_of, read_config
 from buddy.errors import BuddyError, ProtocolError, UserError
-from buddy.protocol.daemon_requests import RestartDaemon
+from buddy.protocol.daemon_requests import MAX_HAND_OVER_SECONDS, RestartDaemon
 from buddy.protocol.durations import parse_duration
 from buddy.protocol.requests import AcceptedReply, DaemonStatusReply
 from buddy.terminal.escape import escape
@@ -29,6 +29,8 @@ def restart(options: Options) -> int:
     seconds = parse_duration(options.wait)
     if seconds is None:
         raise UserError(f"--wait: {options.wait!r} is not a duration", hint="such as 30s, 5m or 1h")
+    if seconds > MAX_HAND_OVER_SECONDS:
+        raise UserError(f"--wait: {options.wait} is too long", hint="at most 1h: no session starts a command meanwhile")
     read_config(options)  # a daemon that cannot start again must not stop
     before = asyncio.run(ask_status(options))
     if before is None:

@@ -1,6 +1,7 @@
 """The sessions that this node has: taken, dropped when another node has them, handed over."""
 
 import asyncio
+import time
 from contextlib import suppress
 
 from buddy.cluster.contract import Load
@@ -78,7 +79,8 @@ class HeldSessions:
             del self._sessions.by_id[session.session_id]
 
     async def hand_over(self, session: Session, seconds: float) -> None:
-        await settle(lambda: [session], seconds)
+        until = time.monotonic() + seconds
+        await settle(lambda: [session], lambda: until)
         with suppress(BuddyError):
             await session.park()
         self._forget(session)

@@ -1,6 +1,8 @@
 """What a daemon has for its operators: its name, metrics, an audit."""
 
 import asyncio
+import math
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,6 +21,8 @@ class Operations:
         self.audit: Audit | None = None
         self.handing_over: RestartDaemon | None = None
         """Set before the daemon stops: its runs are left to the next one instead of being cancelled."""
+        self.hand_over_until = math.inf
+        """When it stops at the latest, by the monotonic clock."""
         self._restart_asked = asyncio.Event()
 
     def start(
@@ -35,12 +39,13 @@ class Operations:
         self.audit = Audit(state_dir / "logs" / "audit.log", self.node, clock)
 
     def restart(self, request: RestartDaemon) -> None:
+        """Hand over; if that has begun, in no more time than this request allows."""
         self.handing_over = request
+        self.hand_over_until = min(self.hand_over_until, time.monotonic() + request.wait_seconds)
         self._restart_asked.set()
 
-    async def wait_for_restart(self) -> RestartDaemon:
+    async def wait_for_restart(self) -> None:
         await self._restart_asked.wait()
-        return self.handing_over or RestartDaemon()
 
     async def close(self) -> None:
         if self.metrics is not None:

@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import socket
-import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,11 +29,12 @@ from buddy.daemon.opening import open_runtime
 from buddy.daemon.runtime import Runtime, unix_ms
 from buddy.daemon.socketlink import ServerSocketLink
 from buddy.daemon.storage import prune_daily
+from buddy.daemon.watchdog import end_after
 from buddy.daemon.web.web import Web
 from buddy.errors import UserError
 from buddy.protocol.daemon_requests import RestartDaemon
 from buddy.sessions.forking import discard_incomplete
-from buddy.sessions.handing_over import settle
+from buddy.sessions.handing_over import announce, hold, settle
 from buddy.targets.confine.deferred import prove_soon
 
 STOP_SECONDS = 10.0
@@ -65,13 +66,14 @@ async def serve(
         if echo:
             logging.getLogger().addHandler(logging.StreamHandler())
         try:
-            await _Daemon(runtime, places, listen, handler).run()
+            daemon = _Daemon(runtime, places, listen, handler)
+            await daemon.run()
         finally:
             logging.getLogger().removeHandler(handler)
             handler.close()
     finally:
         os.close(lock)
-    return runtime.operations.handing_over
+    return runtime.operations.handing_over if daemon.has_settled else None
 
 
 def start_operations(runtime: Runtime, env: Mapping[str, str], state_dir: Path, *, is_audited: bool) -> None:
@@ -95,6 +97,8 @@ class _Daemon:
         self._listen = listen
         self._handler = handler
         self._web = runtime.web = Web(runtime, places)
+        self.has_settled = False
+        """Whether it stopped to hand over; a signal meanwhile ends it for good."""
 
     async def run(self) -> None:
         try:
@@ -137,13 +141,18 @@ class _Daemon:
             server.close()
             await self._close()
         await self._web.close()
+        end_after(STOP_SECONDS, logfile_of(self._places))
         log.info("stopped")
 
     async def _hand_over_when_asked(self) -> None:
         """Serve on until no command is running, and stop then."""
-        asked = await self._runtime.operations.wait_for_restart()
+        operations, sessions = self._runtime.operations, self._runtime.sessions
+        await operations.wait_for_restart()
         log.info("handing over to the next daemon")
-        await settle(lambda: self._runtime.sessions.open_sessions, asked.wait_seconds)
+        if hold(sessions.open_sessions):
+            await announce(sessions.open_sessions, operations.hand_over_until - time.monotonic())
+        await settle(lambda: sessions.open_sessions, lambda: operations.hand_over_until)
+        self.has_settled = True
         self._runtime.stopping.set()
 
     async def _close(self) -> None:
@@ -152,7 +161,8 @@ class _Daemon:
                 await self._runtime.close()
         except TimeoutError:
             log.warning("a clean stop took longer than %g s; what is left is recovered at the next start", STOP_SECONDS)
-            end_after(STOP_SECONDS)
+            if self._runtime.shared_log is not None:
+                self._runtime.shared_log.give_up()  # else what cleans up after a cancelled run waits for it
 
     def _handle_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -186,10 +196,3 @@ class _AcceptedLink(ServerSocketLink):
             self.abort()
         elif not self._runtime.accept(self, trusted=True, is_local=True):
             self.abort()
-
-
-def end_after(seconds: float) -> None:
-    """End the process even if something that is left does not let itself be cancelled."""
-    watchdog = threading.Timer(seconds, os._exit, (1,))
-    watchdog.daemon = True
-    watchdog.start()

@@ -5,27 +5,43 @@ because stopping it would make its outcome unknown, but for one in a terminal, w
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from buddy.errors import BuddyError, HandedOver
+from buddy.protocol.events import WarningRaised
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 from buddy.targets.contract import Terminal
 
 LOOK_SECONDS = 0.05
+RESTARTING = "RESTARTING"
 
 
-async def settle(sessions: Callable[[], Sequence[Session]], seconds: float) -> None:
-    """Start no further calls, and wait until those that are running have ended."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while _hold(sessions()):  # noqa: ASYNC110 - looked at rarely
-                await asyncio.sleep(LOOK_SECONDS)
-    _hold(sessions())
+async def settle(sessions: Callable[[], Sequence[Session]], until: Callable[[], float]) -> None:
+    """Start no further calls, and wait until those that are running have ended.
+
+    `until` is the time, by the monotonic clock, to which that may take; it may change meanwhile.
+    """
+    while hold(sessions()) and time.monotonic() < until():  # noqa: ASYNC110 - looked at rarely
+        await asyncio.sleep(LOOK_SECONDS)
 
 
-def _hold(sessions: Sequence[Session]) -> bool:
+async def announce(sessions: Sequence[Session], seconds: float) -> None:
+    """Say in every session with a run why nothing begins there."""
+    message = (
+        "the daemon is being replaced: no call starts until then, and calls that are running "
+        f"have up to {seconds:.0f} s to end"
+    )
+    for session in sessions:
+        if session.fold.run is not None and not session.broken:
+            session.journal.record(WarningRaised(code=RESTARTING, message=message), session.fold.run.run_id)
+            with suppress(BuddyError):
+                await session.commit()
+
+
+def hold(sessions: Sequence[Session]) -> bool:
     """Let no call begin; returns whether one is running that has to be waited for."""
     for session in sessions:
         session.is_closing = session.journal.holds_claims = True
