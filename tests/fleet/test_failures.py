@@ -119,6 +119,8 @@ async def test_a_drained_node_hands_over(tmp_path: Path, postgres: Postgres) -> 
         while (await here.wait_for("run_complete"))["sessionId"] != other:
             pass  # those of the runs before
         assert fleet.owner(other) == "b"
+        again = await asyncio.to_thread(fleet.nodes["a"].run, "node", "drain", "a")
+        assert (again.code, again.err) == (0, "a has handed over its sessions\n")
         assert fleet.nodes["a"].stop() == 0
         assert await fleet.violations(streaming, asking, idle, other) == []
 

@@ -244,7 +244,8 @@ class Fleet:
     # --- handing over -----------------------------------------------------------------------------------------------
 
     def _drain_soon(self) -> None:
-        if self.state == "ready":
+        """A node that is drained already says so again."""
+        if self.state != "draining":
             self.state = "draining"
             self._draining = asyncio.get_running_loop().create_task(self._drain())
 
