@@ -77,6 +77,20 @@ async def read_three(first: Path, url: str, second: Path) -> tuple[dict[str, tup
     return found
 
 
+def test_a_session_that_cannot_be_imported_stops_no_other(tmp_path: Path) -> None:
+    source, target = Daemon(tmp_path / "source", script=SCRIPT), Daemon(tmp_path / "target", script=SCRIPT)
+    for _ in range(2):
+        assert source.run("exec", "count").code == 0
+    exported = source.run("session", "export", "--all").out.splitlines()
+    first = json.loads(exported[0])["sessionId"]
+    # The file caught one of them in the middle of its run.
+    kept = [line for line in exported if first not in line or '"run_complete"' not in line]
+    (tmp_path / "all.ndjson").write_text("\n".join(kept))
+    moved = target.run("session", "import", str(tmp_path / "all.ndjson"))
+    assert (moved.code, len(moved.out.split())) == (64, 1)
+    assert f"{first} was exported during a run" in moved.err
+
+
 def test_an_imported_session_continues(tmp_path: Path, postgres: Postgres) -> None:
     url = postgres.database()
     source = Daemon(tmp_path / "source")

@@ -108,17 +108,27 @@ async def _read_blob(client: Client, session_id: str, blob: str) -> bytes | None
 
 
 async def import_file(options: Options) -> None:
-    """Put the sessions of an exported file into the log that the options name."""
+    """Put the sessions of an exported file into the log that the options name; one that is refused stops no other."""
     sessions = read_export(options.folder)
+    refused: list[UserError] = []
     runtime = await open_runtime(read_config(options), places_of(options), os.environ, log_url=options.log)
     try:
         for session in sessions:
-            is_new = await import_session(runtime.log, session, this_owner())
+            try:
+                is_new = await import_session(runtime.log, session, this_owner())
+            except UserError as error:
+                refused.append(error)
+                continue
             print(session.session_id)
             what = f"imported, {len(session.events)} events" if is_new else "was imported before"
             print(f"{session.session_id}: {what}", file=sys.stderr)
     finally:
         await runtime.close()
+    if len(refused) > 1:
+        listed = "".join(f"\n  {error}" for error in refused)
+        raise UserError(f"{len(refused)} of {len(sessions)} sessions were not imported:{listed}", hint=refused[0].hint)
+    if refused:
+        raise refused[0]
 
 
 def read_export(name: str) -> list[ImportedSession]:
