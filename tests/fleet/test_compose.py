@@ -111,7 +111,8 @@ class Composed:
 
     def start_temporal(self) -> None:
         """On another port of 127.0.0.1: the parts of the server look for each other there."""
-        port, command = free_port(), self.services["temporal"]["command"]
+        command: list[str] = self.services["temporal"]["command"]
+        port = free_port()
         self.temporal_address = f"127.0.0.1:{port}"
         replaced = {"0.0.0.0": "127.0.0.1", "/data/temporal.db": str(self.folder / "temporal.db")}  # noqa: S104 - replaced
         assert replaced.keys() < set(command)
