@@ -39,6 +39,7 @@ async def test_an_agent_sees_the_images_of_a_message(agent: Agent, tmp_path: Pat
         ended = await show(client, "say look")
         assert (ended.outcome, ended.summary.strip()) == ("success", f"look {SEEN}")
         assert client.bodies(UserMessage)[0].attachments[0].width == 64
+        assert (await show(client, "")).summary.strip().endswith(SEEN.split()[1])
         await client.send("say again")
         assert (await client.wait_for(RunComplete)).summary.strip() == "again"
 
@@ -99,9 +100,11 @@ async def test_the_model_of_a_real_agent_gets_the_image(
         env = {"PATH": os.environ["PATH"], **({} if name == "opencode" else {"FACTORY_API_KEY": "fk-not-a-real-key"})}
         async with agent_host(Agent("real", runtime, env=env), workspace) as host, host.client() as client:
             await client.start(model="custom:Fake-0" if name == "droid" else None)
-            ended = await show(client, "say seen")
-            assert ended.outcome == "success", ended
-            assert any(_has_image(heard.body) for heard in model.requests)
+            for text in ("say seen", ""):
+                before = len(model.requests)
+                ended = await show(client, text)
+                assert ended.outcome == "success", ended
+                assert any(_has_image(heard.body) for heard in model.requests[before:])
 
 
 def _has_image(body: dict[str, Any]) -> bool:

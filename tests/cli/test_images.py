@@ -35,15 +35,20 @@ async def test_an_image_reaches_the_model_now_and_after_a_restart(home: Home, di
         assert (done.code, done.out) == (0, "A picture\n"), done.err
         done = await asyncio.to_thread(home.run, "exec", "-c", "Sure?", env=env)
         assert (done.code, done.out) == (0, "A picture\n"), done.err
+        done = await asyncio.to_thread(home.run, "exec", *given, env=env)
+        assert (done.code, done.out) == (0, "A picture\n"), done.err
+        done = await asyncio.to_thread(home.run, "resume", "--last", "--image", "b.gif", env=env)
+        assert (done.code, done.out) == (0, "A picture\n"), done.err
     encoded = base64.b64encode(content)
-    assert [encoded in request.raw for request in asked] == [True, True]
+    assert [encoded in request.raw for request in asked] == [True] * 4
     assert all(base64.b64encode(gif()) in request.raw for request in asked)
     # The log names the images; they are stored once, as blobs.
-    exported = home.run("session", "export", "1").out.splitlines()
+    exported = home.run("session", "export", "2").out.splitlines()
     [said] = [line for line in exported if '"What is this?"' in line and '"user_message"' in line]
     assert '"name":"a shot.png"' in said
     assert len(said) < 2000
     assert sum('"kind":"blob"' in line for line in exported) >= 2
+    assert "a shot.png" in home.run("session", "list").out  # the title of one whose first message is an image
 
 
 @pytest.mark.parametrize(

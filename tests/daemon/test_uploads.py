@@ -51,6 +51,12 @@ async def test_an_image_is_brought_in_parts_and_shown_with_its_message(tmp_path:
         await client.api.request(queued, QueueMessageReply, client.session_id)
         await client.wait_for(RunComplete)
         assert client.bodies(UserMessage)[1].attachments[0].width == 640
+        # A message may be nothing but an image; one with neither is none.
+        await client.api.send(SendUserMessage(client.session_id, ids("msg"), "", attachments=(given,)))
+        await client.wait_for(RunComplete)
+        for text in ("", " "):
+            with pytest.raises(ProtocolError, match="text is empty, and there is no image"):
+                await client.api.send(SendUserMessage(client.session_id, ids("msg"), text))
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,7 @@ def test_an_image_of_a_prompt_is_part_of_the_message(home: Home) -> None:
         assert editor.initialize()["agentCapabilities"]["promptCapabilities"]["image"] is True
         session = editor.new()["sessionId"]
         assert editor.prompt(session, "show it", image) == "end_turn"
+        assert editor.prompt(session, "", image) == "end_turn"
         with pytest.raises(RefusedError, match="not base64"):
             editor.prompt(session, "show it", {**image, "data": "!"})
         with pytest.raises(RefusedError) as refused:

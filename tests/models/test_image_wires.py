@@ -123,6 +123,21 @@ async def test_images_of_messages_and_results_are_in_the_places_of_the_api(diale
 
 
 @every
+async def test_a_message_that_is_only_an_image_has_no_empty_text(dialect: Dialect) -> None:
+    """Anthropic refuses a text without a character."""
+    items = [UserItem("", ITEMS[0].images)]
+    async with FakeModel([said(dialect), said(dialect)]) as model, serving(dialect, model) as provider:
+        await collect(provider.stream(Prompt("", items, images=CONTENTS)))
+        await collect(provider.stream(Prompt("", items)))
+    seen, blind = (conversation(request.body)[-1] for request in model.requests)
+    content: Any = seen.get("content") or seen.get("parts")
+    assert len(content) == 1
+    assert FIRST in str(content)
+    assert "[image 'shot.png' (PNG, 3x2) is not shown to you" in str(blind)
+    assert "\\n" not in str(blind)
+
+
+@every
 async def test_an_image_without_a_content_is_described(dialect: Dialect) -> None:
     async with FakeModel([said(dialect), said(dialect)]) as model, serving(dialect, model) as provider:
         await collect(provider.stream(Prompt("", ITEMS)))

@@ -74,7 +74,7 @@ def execute(options: Options) -> int:
 
 def resume(options: Options) -> int:
     """Send the prompt, if there is one; otherwise follow the active run, or print the last answer again."""
-    if options.prompt is not None:
+    if options.prompt is not None or options.image:
         return _continue(options, read_prompt(options))
     from buddy.cli.continuing import check_no_run_flags, is_active
 
@@ -125,6 +125,8 @@ def read_prompt(options: Options) -> str:
     prompt = options.prompt if options.prompt is not None else options.task
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
         prompt = _read_stdin().decode(errors="replace")
+    if options.image and not (prompt or "").strip():
+        return ""
     if prompt is None or not prompt.strip():
         raise UserError("no prompt given", hint='buddy exec "what to do", or pipe it in: … | buddy exec -')
     return prompt

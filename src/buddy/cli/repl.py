@@ -95,10 +95,9 @@ def _with_images(options: Options) -> str:
     from buddy.client.image_paths import quote_path
     from buddy.client.images import read_images
 
-    if not options.prompt:
-        raise UserError("--image needs a first message", hint='buddy --image FILE "what to do with it"')
     read_images(options.image or [])  # says now what is wrong with one
-    return "\n".join((options.prompt, *map(quote_path, options.image or [])))
+    said = [options.prompt] if options.prompt else []
+    return "\n".join((*said, *map(quote_path, options.image or [])))
 
 
 def resume_here(options: Options) -> int:

@@ -84,7 +84,7 @@ class Updates:
         if not own:
             names = [f"\n[image {one.name or one.blob[:12]}]" for one in body.attachments]
             updates.append(chunk("user_message_chunk", "".join((body.text, *names)), body.message_id))
-        title = "" if self._has_title else title_of(body.text)
+        title = "" if self._has_title else title_of(body.text or next((one.name for one in body.attachments), ""))
         if title:
             self._has_title = True
             updates.append({"sessionUpdate": "session_info_update", "title": title})

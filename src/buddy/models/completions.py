@@ -135,7 +135,8 @@ class Messages:
         match item:
             case UserItem():
                 text, shown = self._pictures.split(item)
-                content = [{"type": "text", "text": text}, *_image_parts(shown)] if shown else text
+                said = [{"type": "text", "text": text}] if text else []
+                content = [*said, *_image_parts(shown)] if shown else text
                 message: dict[str, Any] = {"role": "user", "content": content}
             case ToolItem():
                 text, _ = self._pictures.split(item)

@@ -52,7 +52,7 @@ class Pictures:
         """The text of an item, which describes what is not shown, and what is shown with its content."""
         shown = [(image, self._contents[image.blob]) for image in item.images if image.blob in self._shown]
         notes = [self._note(image) for image in item.images if image.blob not in self._shown]
-        return "\n\n".join((item.text, *notes)) if notes else item.text, shown
+        return "\n\n".join(filter(None, (item.text, *notes))) if notes else item.text, shown
 
     def accept(self) -> None:
         """The server answered."""

@@ -37,8 +37,8 @@ def encode_item(item: Item, origin: str, pictures: Pictures = NONE) -> Steps[byt
 
 def _content(item: UserItem | ToolItem, pictures: Pictures) -> list[dict[str, Any]]:
     text, shown = pictures.split(item)
-    images = ({"type": "input_image", "image_url": data_url(image, content)} for image, content in shown)
-    return [{"type": "input_text", "text": text}, *images]
+    images = [{"type": "input_image", "image_url": data_url(image, content)} for image, content in shown]
+    return [{"type": "input_text", "text": text}, *images] if text or not images else images
 
 
 def _turn(item: AssistantItem, origin: str) -> "Steps[list[dict[str, Any] | bytes]]":

@@ -1,19 +1,19 @@
 """Requests about messages that wait: for the active run's next turn, or for a run of their own."""
 
 from buddy.protocol.ids import MessageId, RunId
-from buddy.protocol.shapes import Attachment, Count, Shape, Text, WaitingMessage
+from buddy.protocol.shapes import Attachment, Count, Shape, WaitingMessage
 
 
 class SteerRun(Shape, frozen=True):
     run_id: RunId
-    text: Text
+    text: str
     as_is: bool = False
     attachments: tuple[Attachment, ...] = ()
 
 
 class QueueMessage(Shape, frozen=True):
     client_message_id: MessageId
-    text: Text
+    text: str
     as_is: bool = False
     attachments: tuple[Attachment, ...] = ()
 

@@ -118,7 +118,7 @@ class ResumeSession(AttachSession, frozen=True):
 class SendUserMessage(Shape, frozen=True):
     session_id: SessionId
     client_message_id: MessageId
-    text: Text
+    text: str
     acceptance_criteria: tuple[Criterion, ...] = ()
     options: RunOptions | None = None
     acceptance: AcceptanceOptions | None = None

@@ -41,7 +41,8 @@ class ListedRow:
             case UserMessage():
                 # A list is seen by more eyes than a message.
                 text = mask_guesses(body.text) if body.as_is and not self.title else body.text
-                self.title = self.title or title_of(text) or None
+                shown = next((image.name for image in body.attachments), "")
+                self.title = self.title or title_of(text) or title_of(shown) or None
             case SessionRenamed():
                 self.title = body.title
             case SessionArchived():

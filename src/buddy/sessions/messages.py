@@ -4,7 +4,7 @@ Invariant: whatever can be wrong with a message is found here, before anything a
 """
 
 import hashlib
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from buddy.errors import ProtocolError
 from buddy.protocol.basics import MAX_TEXT
 from buddy.protocol.events import SessionStarted, StartedOptions
 from buddy.protocol.requests import SendUserMessage
-from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, RunOptions, ToolCallItem
+from buddy.protocol.shapes import AcceptanceOptions, Attachment, BudgetLimits, RunOptions, ToolCallItem
 from buddy.scrub import Scrubber
 from buddy.scrub.marks import OPENING
 from buddy.steps import take_turns
@@ -44,9 +44,9 @@ async def scrub_message(scrubber: Scrubber, text: str, *, as_is: bool) -> Scrubb
     return ScrubbedText(scrubbed, max(0, scrubbed.count(OPENING) - certain.count(OPENING)))
 
 
-def check_text(text: str) -> None:
-    if not text.strip():
-        raise ProtocolError("INVALID_REQUEST", "text is empty")
+def check_text(text: str, images: Sequence[Attachment]) -> None:
+    if not text.strip() and not images:
+        raise ProtocolError("INVALID_REQUEST", "text is empty, and there is no image")
     if len(text.encode(errors="replace")) > MAX_TEXT:
         raise ProtocolError(
             "INVALID_REQUEST", f"text is longer than {MAX_TEXT // 1024} KiB; put it into a file and give its path"

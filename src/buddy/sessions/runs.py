@@ -119,7 +119,7 @@ class Runs:
         await check_cost(session.backend, session.place, _options(session, message).budget)
         said = ScrubbedText(message.text)
         if message.client_message_id not in session.fold.runs:
-            check_text(message.text)
+            check_text(message.text, message.attachments)
             is_as_is = message.options is not None and message.options.as_is
             said = await scrub_message(session.services.scrubber, message.text, as_is=is_as_is)
         expanded = Expanded()
@@ -141,7 +141,7 @@ class Runs:
         """Store a message until the runs before it are complete; 0 if it starts at once."""
         session = self._session
         message = replace(message, client_message_id=_stored_id(session, message))
-        check_text(message.text)
+        check_text(message.text, message.attachments)
         as_sent = SendUserMessage(session.session_id, message.client_message_id, message.text)
         await check_cost(session.backend, session.place, _options(session, as_sent).budget)
         if message.client_message_id in session.fold.runs:
@@ -158,7 +158,7 @@ class Runs:
         run = self._session.fold.run
         if run is None or run.run_id != request.run_id:
             raise ProtocolError("NO_ACTIVE_RUN", f"{request.run_id[:80]} is not active")
-        check_text(request.text)
+        check_text(request.text, request.attachments)
         message = QueueMessage(self._session.services.ids("msg"), request.text, request.as_is, request.attachments)
         await self.inbox.steer(message, by)
 

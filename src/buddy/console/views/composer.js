@@ -17,11 +17,12 @@ export function Composer({ log }) {
   const view = log.live;
   const input = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const text = drafts.value[id] ?? "";
+  const isEmpty = !text.trim() && !(attached.value[id] ?? []).length;
   const write = (/** @type {string} */ value) => (drafts.value = { ...drafts.value, [id]: value });
   const send = async (/** @type {"send" | "queue" | "steer"} */ how) => {
     const words = text.trim();
-    if (!words) return;
     const images = attached.value[id] ?? [];
+    if (!words && !images.length) return;
     write("");
     attach(id, []);
     const done = await deliver(log, words, how, images);
@@ -59,10 +60,10 @@ export function Composer({ log }) {
     <div class="composer-actions">
       <span class="muted hint">Enter to send, Shift+Enter for a new line</span>
       ${view.active
-        ? html`<button type="button" onClick=${() => send("steer")} disabled=${!text.trim()} title="The model sees it at its next turn">Steer</button>
-            <button class="primary" disabled=${!text.trim()}>Queue</button>
+        ? html`<button type="button" onClick=${() => send("steer")} disabled=${isEmpty} title="The model sees it at its next turn">Steer</button>
+            <button class="primary" disabled=${isEmpty}>Queue</button>
             <button type="button" class="danger" onClick=${() => ask("cancel_run", { sessionId: id, runId: view.active }, id)}>Stop</button>`
-        : html`<button class="primary" disabled=${!text.trim()}>Send</button>`}
+        : html`<button class="primary" disabled=${isEmpty}>Send</button>`}
     </div>
   </form>`;
 }
@@ -75,6 +76,6 @@ export async function deliver(log, text, how, images = []) {
   const clientMessageId = newId("msg");
   if (how === "send") return ask("send_user_message", { sessionId: id, clientMessageId, ...said }, id, { repeat: true });
   const done = await ask("queue_message", { clientMessageId, ...said }, id, { repeat: true });
-  if (done) queued.value = { ...queued.value, [id]: [...(queued.value[id] ?? []), text].slice(-20) };
+  if (done) queued.value = { ...queued.value, [id]: [...(queued.value[id] ?? []), text || images.map((image) => image.name).join(", ")].slice(-20) };
   return done;
 }
