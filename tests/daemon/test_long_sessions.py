@@ -77,3 +77,14 @@ async def test_a_kill_while_a_long_session_is_copied_leaves_no_copy(tmp_path: Pa
         assert list(await read_state_dir(daemon.state_dir)) == [session_id]
     finally:
         await asyncio.to_thread(daemon.stop)
+
+
+async def test_a_long_session_is_exported_at_the_pace_that_the_daemon_allows(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, limits={"requests_per_second": 50, "burst": 10})
+    try:
+        session_id = await long_session(daemon)
+        await asyncio.to_thread(daemon.start)
+        done = await asyncio.to_thread(daemon.run, "session", "export", session_id)
+        assert (done.code, done.out.count("\n")) == (0, MANY + 1), done.err
+    finally:
+        await asyncio.to_thread(daemon.stop)
