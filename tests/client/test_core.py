@@ -88,6 +88,19 @@ def test_every_request_is_answered_exactly_once_whatever_connection_is_lost(
     assert not peer.core.is_waiting
 
 
+def test_events_of_an_earlier_attachment_are_dropped_until_the_new_one_is_answered() -> None:
+    peer = Peer()
+    peer.join()
+    assert peer.core.is_new("sess_1", 7)
+    peer.core.seek("sess_1", 0)
+    peer.ask("attach_session")
+    (request,) = peer.sent()
+    assert not peer.core.is_new("sess_1", 8)
+    assert peer.core.is_new("sess_2", 8)
+    peer.core.answer(request["requestId"], {}, None)
+    assert [peer.core.is_new("sess_1", seq) for seq in (1, 2, 8)] == [True, True, True]
+
+
 def test_a_refused_attach_is_kept_for_the_driver() -> None:
     peer = Peer()
     peer.core.follow("sess_1", "att_1")

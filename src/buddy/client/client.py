@@ -130,6 +130,8 @@ class Client:
 
     async def attach(self, session_id: str, last_seen_seq: int = 0, token: str | None = None) -> ask.AttachSessionReply:
         self._core.seek(session_id, last_seen_seq)
+        # What was received of it and not read yet comes again.
+        self._events = deque(event for event in self._events if event.session_id != session_id)
         options = msgspec.convert(self._core.attach_payload(session_id, 0).get("options"), AttachOptions | None)
         reply = await self.request(ask.AttachSession(session_id, last_seen_seq, token, options), ask.AttachSessionReply)
         self._core.follow(session_id, token)

@@ -74,6 +74,8 @@ class Core(Generic[Payload]):
         self._joining: dict[str, str] = {}
         self._tokens: dict[str, str | None] = {}
         self._cursors: dict[str, int] = {}
+        self._attaching: dict[str, str] = {}
+        """Sessions by the request that attaches to them: until its answer, events come from an earlier attachment."""
 
     def connect(self) -> None:
         """A connection was made: say hello, attach to every session from its cursor, and resend pending requests."""
@@ -119,11 +121,14 @@ class Core(Generic[Payload]):
         request_id, line = self._line(kind, payload, session_id)
         self._pending[request_id] = _Pending(line, on_answer, repeat)
         self.outgoing.append(line)
+        if kind == "attach_session" and session_id is not None:
+            self._attaching[request_id] = session_id
         return request_id
 
     def abandon(self, request_id: str) -> None:
         """Nobody waits for this answer any longer."""
         self._pending.pop(request_id, None)
+        self._attaching.pop(request_id, None)
 
     def answer(self, request_id: str, payload: Payload | None, error: Exception | None) -> None:
         """Record a response, or that none will come; an unexpected one is ignored."""
@@ -132,12 +137,13 @@ class Core(Generic[Payload]):
             self._join_answered(kind, payload, error)
             return
         pending = self._pending.pop(request_id, None)
+        self._attaching.pop(request_id, None)
         if pending is not None:
             pending.on_answer(RequestResult(payload, error))
 
     def is_new(self, session_id: str, seq: int) -> bool:
-        """Move the session's cursor to an event; False if it was seen before."""
-        if seq <= self._cursors.get(session_id, 0):
+        """Move the session's cursor to an event; False if it was seen before, or will come again."""
+        if seq <= self._cursors.get(session_id, 0) or session_id in self._attaching.values():
             return False
         self._cursors[session_id] = seq
         return True
