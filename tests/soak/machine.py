@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from buddy.approvals.digest import nonce_of
 from buddy.log.sqlite import SqliteLog
 from buddy.protocol.envelopes import Event
@@ -25,9 +27,6 @@ command = {command}
 args = ["-m", "tests.harness.mcp_server"]
 env = {{ PYTHONPATH = {path} }}
 """
-
-OF_ORIGINAL = ("was never executed", "which was not active", "no assistant_message asked for it")
-"""What a fork has of its original's commands was executed there; what began before a prune is not in it."""
 
 
 class Machine:
@@ -108,8 +107,9 @@ class Machine:
         originals = {session_id: events for session_id, events in log.items() if session_id not in self.forks}
         sinks = [path.read_bytes() for path in self.daemon.state_dir.rglob("*.log") if path.is_file()]
         recorded = Recorded(originals, received, self.ledger.read_text().split(), secrets=(CANARY,), sinks=sinks)
-        forks = Recorded({session_id: log[session_id] for session_id in self.forks if session_id in log})
-        of_forks = [problem for problem in check(forks) if not problem.endswith(OF_ORIGINAL)]
+        forks = Recorded({one: _without_begun(log[one]) for one in self.forks if one in log})
+        # What a fork has of its original's commands was executed there.
+        of_forks = [problem for problem in check(forks) if not problem.endswith("was never executed")]
         return [*check(recorded), *of_forks, *self._changed_past(), *_left_behind(originals)]
 
     def _received(self, client: WireClient, session_id: str, cursor: int, *, is_complete: bool) -> Received:
@@ -135,6 +135,17 @@ class Machine:
 
 def _is_of(message: Message, session_id: str, cursor: int) -> bool:
     return message.get("sessionId") == session_id and message.get("seq", 0) > cursor
+
+
+def _without_begun(events: list[Event]) -> list[Event]:
+    """A fork of a pruned log without the rest of a run whose beginning was pruned."""
+    if [event.seq for event in events] != list(range(1, len(events) + 1)):
+        return events
+    begun = {event.run_id for event in events if event.type == "run_started"}
+    # The message comes before its run is started.
+    first = next((event.seq for event in events if event.run_id in begun), len(events) + 1)
+    kept = [event for event in events if event.run_id is None or event.seq >= first]
+    return [replace(event, seq=seq) for seq, event in enumerate(kept, 1)]
 
 
 def _left_behind(log: dict[str, list[Event]]) -> list[str]:

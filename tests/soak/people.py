@@ -1,6 +1,7 @@
 """What people do with their sessions for days: they ask, approve, cancel, compact, fork, undo, prune and come back."""
 
 import contextlib
+import functools
 from collections.abc import Sequence
 
 from tests.fleet.people import Person
@@ -21,6 +22,10 @@ class Resident(Person):
     """Whether the session has a past that is too long to read again and again."""
     texts: Sequence[str] = ("count", "make it", "twice", "drip", "linger", "write", "mcp")
 
+    @functools.cached_property
+    def _forks(self) -> list[str]:
+        return []
+
     async def between(self) -> None:
         """Once in a while, one of the rarer things."""
         rare = [self._compact, self._fork, self._undo, self._reconnect, *([] if self.is_long else [self._prune])]
@@ -39,12 +44,15 @@ class Resident(Person):
         await self._try(client, "restore_files", {"dryRun": False})
 
     async def _fork(self, client: WireClient) -> None:
+        """Have a copy, and delete the one before; nobody keeps a long one."""
         reply = await self._try(client, "fork_session", {"seq": self._seen})
         if reply is not None:
             self.machine.forks.add(reply["sessionId"])
-            if self.is_long or self._chance.random() < 0.5:
-                with contextlib.suppress(ErrorResponse):
-                    await client.ask("delete_session", {}, reply["sessionId"])
+            self._forks.append(reply["sessionId"])
+        while len(self._forks) > (not self.is_long):
+            with contextlib.suppress(ErrorResponse):
+                await client.ask("delete_session", {}, self._forks[0])
+            del self._forks[0]
 
     async def _prune(self, client: WireClient) -> None:
         """Keep the last events; what goes is remembered for the checker."""
