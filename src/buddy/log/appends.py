@@ -17,7 +17,7 @@ from buddy.log.rows import HOUR_MS, set_facts
 from buddy.log.writer import DeferredRefusal
 
 # Many rows per statement: most of a single row's cost is the statement around it.
-_SIZES = (32, 8)
+_SIZES = (32, 8, 4, 2)
 _ADVANCE = """
 UPDATE sessions SET last_seq = ?, updated_at = coalesce(?, updated_at), state = coalesce(?, state),
   title = coalesce(?, title)

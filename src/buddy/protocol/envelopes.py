@@ -8,6 +8,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
@@ -78,8 +79,8 @@ class Event(Struct, frozen=True, rename="camel", gc=False):
     run_id: str | None = None
 
     def line(self) -> bytes:
-        run = b'"runId":"%b",' % self.run_id.encode() if self.run_id else b""
-        return _EVENT_LINE % (self.session_id.encode(), run, self.seq, self.ts, self.type.encode(), self.payload)
+        start = _line_start(self.session_id, self.run_id)
+        return _EVENT_LINE % (start, self.seq, self.ts, self.type.encode(), self.payload)
 
     def to_json(self) -> "JsonEvent":
         """The event as plain JSON, which a client's view is folded from."""
@@ -292,9 +293,16 @@ def _depth(line: bytes) -> int:
     return deepest
 
 
-_EVENT_LINE = (
-    b'{"v":"' + VERSION.encode() + b'","kind":"event","sessionId":"%b",%b"seq":%d,"ts":%d,"type":"%b","payload":%b}\n'
-)
+_EVENT_LINE = b'%b"seq":%d,"ts":%d,"type":"%b","payload":%b}\n'
+
+
+@lru_cache(256)
+def _line_start(session_id: str, run_id: str | None) -> bytes:
+    """How the lines of a run's events begin."""
+    run = f'"runId":"{run_id}",' if run_id else ""
+    return f'{{"v":"{VERSION}","kind":"event","sessionId":"{session_id}",{run}'.encode()
+
+
 _encoder = msgspec.json.Encoder()
 _responses = msgspec.json.Decoder(Response)
 _events = msgspec.json.Decoder(Event)

@@ -38,6 +38,7 @@ _IDENTIFIER = LazyPattern(
 # A field that can hold text: its name, its getter, and the texts that are known to be clean there.
 _TextField: TypeAlias = tuple[str, Callable[[Any], Any], AbstractSet[str]]
 _NOTHING: frozenset[str] = frozenset()
+_LISTS = (list, tuple)
 _SHORT = 80
 _REMEMBERED = 4096
 _AHEAD = 16 * 1024 * 1024
@@ -279,7 +280,7 @@ def is_long(shape: object) -> bool:
             parts_of_it = cast("dict[str, object]", value)
             size += _PART * len(parts_of_it)
             pending += parts_of_it.values()
-        elif isinstance(value, list | tuple):
+        elif isinstance(value, _LISTS):
             items = cast("Sequence[object]", value)
             size += _PART * len(items)
             pending += items

@@ -63,13 +63,15 @@ class ActiveRun:
         return self._state
 
     def emit(self, body: EventBody) -> None:
-        if body.facts.ends_reply or isinstance(body, ToolResult):
+        started = ""
+        if isinstance(body, ToolResult):
+            self._journal.end_streams()
+            self._withdraw(body.call_id or "")
+            started = self._started_call(body)
+        elif body.facts.ends_reply:
             self._journal.end_streams()
             if isinstance(body, AssistantMessage):
                 self._arguments = {call.call_id: call.arguments for call in body.tool_calls}
-            elif isinstance(body, ToolResult):
-                self._withdraw(body.call_id or "")
-        started = self._started_call(body)
         self._journal.record(body, self.run_id)
         if started:
             self.files.end_soon(self.run_id, started)
@@ -160,9 +162,9 @@ class ActiveRun:
             content = (await self.scrub_long(content)).encode(errors="replace")
         return await self._put_blob(content)
 
-    def _started_call(self, body: EventBody) -> str:
-        """The call that ends with this event, if it may have changed files."""
-        if not isinstance(body, ToolResult) or not body.call_id:
+    def _started_call(self, body: ToolResult) -> str:
+        """The call that ends with this result, if it may have changed files."""
+        if not body.call_id:
             return ""
         call = self._state.open_calls.get(body.call_id)
         return body.call_id if call is not None and (call.is_claimed or call.is_delegate) else ""

@@ -4,10 +4,6 @@ Invariants: the message has the streamed text and no calls; it is recorded only 
 older ones are replayed as they were.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-
 from buddy.backends.contract import Run
 from buddy.protocol.events import (
     INTERRUPTED,
@@ -43,18 +39,10 @@ class PartialReply:
                 pass
 
 
-@asynccontextmanager
-async def keeping_interrupted(run: Run, partial: PartialReply) -> AsyncGenerator[None]:
-    """Whatever cancels the reply (a person, a time limit, a shutdown), the model will know what it has said."""
-    try:
-        yield
-    except asyncio.CancelledError:
-        if run.state.recording >= SINCE:
-            await _keep(run, partial)
-        raise
-
-
-async def _keep(run: Run, partial: PartialReply) -> None:
+async def keep_interrupted(run: Run, partial: PartialReply) -> None:
+    """Whatever cancelled the reply (a person, a time limit, a shutdown), the model will know what it has said."""
+    if run.state.recording < SINCE:
+        return
     await run.scrub_ahead(_message(run, partial))  # also ends the stream, whose last words may be held back
     await run.commit()
     message = _message(run, partial)

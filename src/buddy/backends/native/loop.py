@@ -4,11 +4,12 @@ Invariants: the loop decides by `run.state` alone, so an interrupted run continu
 I/O of its own (provider, tools and log are passed in).
 """
 
+import asyncio
 from collections.abc import Callable
 
 from buddy.backends.contract import Compaction, ModelName, Run
 from buddy.backends.native.dispatch import Dispatch
-from buddy.backends.native.interrupted_reply import PartialReply, keeping_interrupted
+from buddy.backends.native.interrupted_reply import PartialReply, keep_interrupted
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.prompt import Prompts, PromptSettings
 from buddy.backends.native.reply import read_reply
@@ -107,8 +108,11 @@ class Native:
         asked = await self._prompts.ask(run, self._provider, await self._tools.refresh(run))
         report_model_call(run, self._provider.model)
         with TimedPhase(run, TurnState.STREAMING):
-            async with keeping_interrupted(run, self._partial):
+            try:
                 await read_reply(run, self._provider, asked, self._prompts.known_calls)
+            except asyncio.CancelledError:
+                await keep_interrupted(run, self._partial)
+                raise
 
     async def _run_tools(self, run: Run) -> None:
         registry = (await self._tools.current(run)).registry
