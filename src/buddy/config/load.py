@@ -7,6 +7,7 @@ is not read; any problem in a file is a `UserError` with the file, the line and 
 import os
 import tomllib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,17 +62,23 @@ def find_config(env: Mapping[str, str], explicit: Path | None, places: Places) -
         if not path.is_file():
             raise UserError(f"no configuration file at {path}", hint="check --config or BUDDY_CONFIG")
         return path
-    home = places.config_dir
-    candidates = (home / "buddy.toml", home / "agent.toml", home.parent / "agent" / "agent.toml")
-    found = next((path for path in candidates if path.is_file()), None)
-    if found:
-        _check_owner(found)
-    return found
+    for path, folder in _candidates(places.config_dir):
+        if path.is_file():
+            _check_owner(path, folder)
+            return path
+    return None
 
 
-def _check_owner(path: Path) -> None:
+@lru_cache(4)
+def _candidates(home: Path) -> tuple[tuple[Path, Path], ...]:
+    """The files, each with its folder; a daemon looks for them often."""
+    agent = home.parent / "agent"
+    return (home / "buddy.toml", home), (home / "agent.toml", home), (agent / "agent.toml", agent)
+
+
+def _check_owner(path: Path, folder: Path) -> None:
     """Reject a file that other users can write: it decides where requests and keys are sent."""
-    for place in (path, path.parent):
+    for place in (path, folder):
         status = place.stat()
         if status.st_mode & 0o002 or status.st_uid not in (os.geteuid(), 0):
             raise UserError(

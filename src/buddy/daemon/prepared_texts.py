@@ -65,7 +65,8 @@ class PreparedTexts:
         home, config = os.path.expanduser("~"), str(self._config_dir)  # noqa: PTH111 - plain strings
         places = [config, f"{home}/.agents", f"{home}/.claude"]
         places += [f"{root}/.agents", f"{root}/.claude"] if root else []
-        return any(os.path.isdir(f"{place}/{kind}") for place in places for kind in _KINDS)  # noqa: PTH112 - as above
+        found = [place for place in places if os.path.isdir(place)]  # noqa: PTH112 - as above
+        return any(os.path.isdir(f"{place}/{kind}") for place in found for kind in _KINDS)  # noqa: PTH112 - as above
 
 
 class _WithSkills:
