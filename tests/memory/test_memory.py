@@ -109,6 +109,21 @@ async def test_a_deleted_session_is_not_recalled(tmp_path: Path) -> None:
         assert await settled(host, "number 4711") == []
 
 
+async def test_a_session_that_another_daemon_deleted_is_never_shown(tmp_path: Path) -> None:
+    log = MemoryLog(unix_ms)
+    async with remembering(tmp_path, StepModel(answer("noted"), answer("noted")), log) as host:
+        deleted, kept = await say(host, "kumquat one"), await say(host, "kumquat two")
+        await settled(host, "kumquat")
+    shared = make_memory(Config(memory=MemorySettings(embeddings="none")), {}, tmp_path, log, is_shared=True)
+    assert shared is not None
+    try:
+        assert {hit.session for hit in await shared.search("kumquat", MemoryScope())} == {deleted, kept}
+        await log.delete(deleted)  # and its hint is lost
+        assert {hit.session for hit in await shared.search("kumquat", MemoryScope())} == {kept}
+    finally:
+        await shared.close()
+
+
 async def test_secrets_are_not_remembered(tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
     parts = RuntimeOverrides(log=log, provider=lambda _: StepModel(answer("yes")), memory_dir=tmp_path)

@@ -211,7 +211,12 @@ class Memory:
         index, search = await self._access.wait_open()
         self._load_soon(index, search)
         question = MemoryQuery(text, scope, limit or self._top_k)
-        return await self._access.read(partial(search.find, question))
+        found = await self._access.read(partial(search.find, question))
+        while self._is_shared and (gone := await _deleted(self._store, {hit.session for hit in found})):
+            for session_id in gone:
+                await self.forget_session(session_id)
+            found = await self._access.read(partial(search.find, question))
+        return found
 
     async def _find_by_meaning(self, text: str, scope: MemoryScope) -> list[MemoryHit]:
         """Search again once the embedder is loaded; at once if it was, or if nothing could be found."""
@@ -273,3 +278,8 @@ async def _texts_in(events: Sequence[Event], read_body: ReadBody) -> tuple[list[
         if found is not None:
             said.append(found)
     return said, compacted
+
+
+async def _deleted(store: Log, session_ids: set[str]) -> list[str]:
+    """Those that are no longer in the log: another daemon deleted them, and its hint was lost."""
+    return [session_id for session_id in session_ids if await store.get(session_id) is None]
