@@ -1,5 +1,7 @@
 """The approval policy of sub-agents: it follows their parent's, and is never wider."""
 
+import asyncio
+import logging
 from contextlib import suppress
 
 from msgspec import Struct
@@ -17,6 +19,11 @@ from buddy.sessions.policy_change import set_policy
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 from buddy.sessions.state import SessionFold
+
+TRIES = 5
+RETRY_SECONDS = 0.1
+
+log = logging.getLogger("buddy.sessions")
 
 _WIDTH: dict[Policy, int] = {"none": 0, "ask": 1, "auto": 2, "all": 3, "until": 3}
 
@@ -76,12 +83,26 @@ def _check_width(parent: _Parent, now: Moment, wanted: Policy, seconds: float | 
 async def follow_policy(sessions: Sessions, session: Session, request: SetApprovalPolicy, by: str) -> None:
     """Change the policy of the sub-agents that work for a session as its own was changed."""
     for child_id in working_children(sessions, session.session_id):
-        child, elsewhere = sessions.live(child_id), sessions.services.elsewhere
         with suppress(ProtocolError):
+            await _follow(sessions, child_id, request, by)
+
+
+async def _follow(sessions: Sessions, child_id: str, request: SetApprovalPolicy, by: str) -> None:
+    """A sub-agent that moves to another node just now is found there by one of the next tries."""
+    for attempt in range(TRIES):
+        child, elsewhere = sessions.live(child_id), sessions.services.elsewhere
+        try:
             if child is not None:
                 await set_policy(child, _possible(child, request), by)
             elif elsewhere is not None:  # its own sub-agents follow it there
                 await elsewhere.ask(child_id, "set_approval_policy", request, by)
+        except ProtocolError as error:
+            if elsewhere is None or not (error.retryable or (child is not None and child.broken)):
+                raise
+            await asyncio.sleep(RETRY_SECONDS * 2**attempt)
+        else:
+            return
+    log.warning("%s did not get the approval policy of its parent", child_id)
 
 
 def _possible(child: Session, request: SetApprovalPolicy) -> SetApprovalPolicy:
