@@ -278,6 +278,10 @@ async def test_nothing_is_typed_under_an_old_epoch(
     await new.kill_orphans(f"{nonce}x")
     with pytest.raises(ToolError, match="another node has the session"):
         await old.run(command, cwd=str(tmp_path), nonce=f"{nonce}x", on_output=taken)
+    for keys in (Keys(literal_text="echo pressed >> ledger"), Keys(keys=("C-u",)), Keys(enter=True)):
+        with pytest.raises(ToolError, match="another node has the session"):
+            await old.send_keys(keys)
+    await new.send_keys(Keys(keys=("C-u",)))
     assert await new.run(command, cwd=str(tmp_path), nonce=f"{nonce}y", on_output=taken) == Finished(0)
     assert (tmp_path / "ledger").read_text().split() == ["typed", "typed"]
 

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
-Name = Literal["run", "end", "files", "prepare", "pane", "follow", "finish", "leave", "isolation", "fence"]
+Name = Literal["run", "end", "files", "prepare", "pane", "follow", "finish", "leave", "isolation", "fence", "keys"]
 
 
 @cache

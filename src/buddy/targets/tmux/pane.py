@@ -86,19 +86,19 @@ class Pane:
             notice = "[there is no alternate screen; this is the normal one]\n"
         return notice + self._output(answer)
 
-    async def send_keys(self, keys: Keys) -> None:
+    async def send_keys(self, keys: Keys, fence: str = "") -> None:
+        """Press keys in a pane; ToolError if that is refused, also by the fence."""
         target = await self._target(keys.target)
         if keys.literal_text:
             if "\0" in keys.literal_text:
                 raise ToolError("literal_text has a NUL byte; leave it out")
-            self._output(
-                await ask(self._launcher, ["tmux", "send-keys", "-t", target, "-l", "--", argument(keys.literal_text)])
-            )
+            words = ["tmux", "send-keys", "-t", target, "-l", "--", argument(keys.literal_text)]
+            self._output(await ask(self._launcher, _fenced(fence, words)))
         named = [_check(key, _KEY, "key: give names like C-c, Enter, Up") for key in keys.keys]
         named += ["Enter"] if keys.enter else []
         if named:
             words = ["tmux", "send-keys", "-t", target, "--", *map(argument, named)]
-            self._output(await ask(self._launcher, words))
+            self._output(await ask(self._launcher, _fenced(fence, words)))
 
     async def snapshot(self) -> str:
         answer = await ask(self._launcher, ["tmux", "capture-pane", "-p", "-J", "-t", self._window()])
@@ -182,3 +182,7 @@ def _check(text: str, pattern: "re.Pattern[str]", what: str) -> str:
     if pattern.fullmatch(text) is None:
         raise ToolError(f"{text[:80]!r} is not a {what}")
     return text
+
+
+def _fenced(fence: str, words: list[str]) -> list[str]:
+    return script_argv("keys", fence, *words) if fence else words

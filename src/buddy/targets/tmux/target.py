@@ -106,7 +106,7 @@ class Tmux:
         return await self._pane.capture(request)
 
     async def send_keys(self, keys: Keys) -> None:
-        await self._pane.send_keys(keys)
+        await self._pane.send_keys(keys, self.fence)
 
     async def snapshot(self) -> str:
         return await self._pane.snapshot()
