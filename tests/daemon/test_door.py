@@ -61,6 +61,17 @@ async def test_a_rebound_host_name_is_refused(shared: Daemon, host: str) -> None
     assert await knock(shared, bearer(shared.token()), host=host) in (400, 403)
 
 
+async def test_the_name_that_a_front_was_given_is_accepted(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path)
+    daemon.flags = ["--listen", "127.0.0.1:0"]
+    daemon.start(BUDDY_HOST="Buddy.example.com")
+    try:
+        assert await knock(daemon, bearer(daemon.token()), host="buddy.example.com") in (101, 401)
+        assert await knock(daemon, bearer(daemon.token()), host="evil.example") == 403
+    finally:
+        daemon.stop()
+
+
 async def test_a_missing_host_is_refused(shared: Daemon) -> None:
     assert await knock(shared, bearer(shared.token()), host=None) in (400, 403)
 

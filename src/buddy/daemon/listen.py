@@ -31,8 +31,13 @@ class Listen(Struct, frozen=True):
         return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
 
-def parse_public(url: str) -> str:
-    """The origin of an address as a browser writes it: in lower case, without the port that the scheme implies."""
+def parse_public(url: str, host: str = "") -> str:
+    """The origin of an address as a browser writes it: in lower case, without the port that the scheme implies.
+
+    `host` is the name that the front was given; it beats the configured address, so that one setting is enough.
+    """
+    if host:
+        url = host if "://" in host else f"https://{host}"
     origin = url.lower().rstrip("/")
     implied = ":443" if origin.startswith("https://") else ":80"
     return origin.removesuffix(implied)

@@ -55,7 +55,8 @@ class Web:
         await asyncio.to_thread(importlib.import_module, "buddy.daemon.web.listener")
         from buddy.daemon.web.listener import serve_web
 
-        public = parse_public(self._runtime.configuration.current.node.public_url)
+        configuration = self._runtime.configuration
+        public = parse_public(configuration.current.node.public_url, configuration.env.get("BUDDY_HOST", ""))
         self._listen = replace(listen, port=listening.getsockname()[1], public=public)
         serving = serve_web(self._runtime, self._listen, self._state_dir, self._logins, listening, self._users)
         self._serving = asyncio.get_running_loop().create_task(serving)
