@@ -1,6 +1,7 @@
 """What a node keeps by itself: reached from other nodes, and forgotten there, too, with the session."""
 
 import asyncio
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 from tests.fleet.nodes import FleetOf
 from tests.harness.clients import send
 from tests.harness.postgres import Postgres
+from tests.harness.processes import ROOT
 from tests.harness.scripts import Reply, section, shell
 
 PATIENCE = 60.0
@@ -39,6 +41,10 @@ async def test_the_files_of_a_session_are_listed_by_any_node(tmp_path: Path, pos
         mine = await here.ask("list_changes", {"diff": True}, session_id)
         assert [file["path"] for file in mine["files"]] == ["made.txt"]
         assert await there.ask("list_changes", {"diff": True}, session_id) == mine
+        # The page for operators names everything that a node has by itself.
+        page = (ROOT / "docs" / "fleet.md").read_text()
+        found = {re.sub("-(wal|shm)$", "", path.name) for path in fleet.nodes["a"].state_dir.iterdir()}
+        assert {name for name in found if f"`{name}`" not in page} == set()
 
 
 async def test_a_deleted_session_is_forgotten_by_all_nodes(tmp_path: Path, postgres: Postgres) -> None:

@@ -14,6 +14,7 @@ from tests.harness.processes import PATIENCE
 from tests.harness.temporal import Temporal, settings
 
 Outage = Callable[[Temporal], None]
+OTHER_LOOPBACK = "127.0.0.9"
 
 
 async def test_a_session_with_work_has_a_workflow(tmp_path: Path, postgres: Postgres, temporal: Temporal) -> None:
@@ -106,3 +107,52 @@ async def test_a_node_hands_over_and_ends_while_temporal_does_not_answer(
             assert (await there.wait_for("run_complete"))["payload"]["outcome"] == "success"
             assert await asyncio.to_thread(fleet.nodes["b"].stop) == 0
             assert await fleet.violations(session_id) == []
+
+
+@pytest.mark.long
+async def test_a_temporal_that_answers_and_places_nothing_loses_nothing(tmp_path: Path, postgres: Postgres) -> None:
+    # It says that it is well, but its parts look for each other at 127.0.0.1, and no task reaches a node.
+    with Temporal(OTHER_LOOPBACK, ip=OTHER_LOOPBACK) as server:
+        await lose_a_node(FleetOf(tmp_path, postgres, "a", "b", cluster=settings(server)))
+
+
+@pytest.mark.long
+async def test_a_slow_temporal_loses_nothing(tmp_path: Path, postgres: Postgres) -> None:
+    with Temporal() as server:
+        slow = asyncio.create_task(slow_down(server))
+        try:
+            await lose_a_node(FleetOf(tmp_path, postgres, "a", "b", cluster=settings(server)))
+        finally:
+            slow.cancel()
+            await asyncio.wait([slow])
+
+
+async def slow_down(server: Temporal) -> None:
+    """Let it work for a tenth of the time."""
+    try:
+        while True:
+            server.pause()
+            await asyncio.sleep(0.9)
+            server.resume()
+            await asyncio.sleep(0.1)
+    finally:
+        server.resume()
+
+
+async def lose_a_node(fleet: FleetOf) -> None:
+    """A node is killed under a run, and another one drained under the next."""
+    async with fleet:
+        _, there, session_id = await fleet.stream()
+        fleet.nodes["a"].kill()
+        await taken_over(there, "b", "a")
+        assert (await there.wait_for("run_complete"))["payload"]["outcome"] == "success"
+        fleet.restart("a")
+        again = await fleet.client("a")
+        await fleet.attach(again, session_id)
+        run_id = await send(there, session_id, "trickle")
+        await again.ask("drain_node", {"node": "b"})
+        await fleet.wait_state(again, "b", "drained")
+        while (await again.wait_for("run_complete"))["runId"] != run_id:
+            pass  # that of the run before
+        assert fleet.owner(session_id) == "a"
+        assert await fleet.violations(session_id, to_end=[again]) == []
