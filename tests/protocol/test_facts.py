@@ -20,7 +20,7 @@ from buddy.sessions.state import SessionFold
 FOLDS: list[Callable[..., object]] = [
     SessionFold.apply,
     RunState.apply,
-    fork.boundary,
+    fork.Boundary.observe,
     Transcript.apply,
     Pins.apply,
     History.observe,
