@@ -61,7 +61,7 @@ def console(setup: Setup) -> Iterator[Contender]:
     events = 10_000 if setup.quick else EVENTS
     daemon = ConsoleDaemon(setup, events)
 
-    yield Contender("a page of one line", "floor", partial(_floor, browser, _plain_server(setup)))
+    yield Contender("a page of one line", "floor", partial(_floor, browser, plain_server(setup)))
     yield Contender("console", "buddy", partial(_console, browser, daemon))
 
 
@@ -149,6 +149,12 @@ class ConsoleDaemon:
         return session_id
 
     def link(self) -> str:
+        """A link to the console, which opens a moment after the socket."""
+        for _ in range(200):
+            try:
+                return self.ask("mint_web_link", {})["url"]
+            except BenchmarkError:
+                time.sleep(0.05)
         return self.ask("mint_web_link", {})["url"]
 
     def cancel(self, session_id: str) -> None:
@@ -179,6 +185,7 @@ class ConsoleDaemon:
         places = ["--state-dir", str(self._state), "--config", str(self._folder / "buddy.toml")]
         daemon = self._setup.start([BUDDY, "daemon", "run", "--listen", "127.0.0.1:0", *places])
         self._setup.wait_for_socket(self._state / "run" / "buddyd.sock", daemon)
+        self.pid = daemon.pid
         return daemon
 
     def _wait_idle(self, session_id: str) -> None:
@@ -212,7 +219,7 @@ def grow(database: Path, session_id: str, events: int) -> None:
 
 
 @cache
-def _plain_server(setup: Setup) -> str:
+def plain_server(setup: Setup) -> str:
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)

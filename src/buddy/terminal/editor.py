@@ -41,6 +41,8 @@ class Editor:
             style=PLAIN_TOOLBAR,
             tempfile_suffix=".md",
         )
+        # A signal reports a new size; asking twice a second as well would wake a process that only waits.
+        self._prompt.app.terminal_size_polling_interval = None
         self.pastes = PastedTexts(self.buffer)
         app = self._prompt.app
         app.timeoutlen = app.ttimeoutlen = ESCAPE_SECONDS

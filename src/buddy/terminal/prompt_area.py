@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 
 from prompt_toolkit.formatted_text import ANSI
 
@@ -35,6 +36,7 @@ class PromptArea:
         style: Style,
     ) -> None:
         self._session = session
+        self._spins = asyncio.Event()
         self._renderer = renderer
         self._dialogs = dialogs
         self._programs = programs
@@ -54,6 +56,13 @@ class PromptArea:
         """Whether something moves all the time; not while the run waits for the person."""
         return self._session.active is not None and not (self._dialogs.is_approval_open or self.is_connection_lost)
 
+    async def wait_spinning(self, seconds: float) -> None:
+        """Wait until something moves, at most for `seconds`: a process that only waits wakes once a second."""
+        self._spins.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._spins.wait()
+
     @property
     def _is_calm(self) -> bool:
         """Whether an approval waits and does not expire soon: then the clock need not show every second."""
@@ -71,6 +80,8 @@ class PromptArea:
         columns, rows = self._screen.columns, self._screen.rows
         prompt = prompt_text(self._session.facts.target)
         self._drawn_at = time.monotonic()
+        if self.is_spinning:
+            self._spins.set()
         self._activity_drawn = self._activity(columns)
         activity = [*self._activity_drawn, *self._queued(columns)]
         tail = [] if self._dialogs.is_approval_open else self._renderer.tail(columns, rows)

@@ -40,7 +40,7 @@ from buddy.terminal.wrap import fold
 
 # A spinner turns; clocks and countdowns show seconds.
 SPINNER_SECONDS = 0.1
-CLOCK_SECONDS = 0.5
+CLOCK_SECONDS = 1.0
 LISTED_SECONDS = 3.0
 """How old the list of commands may be before it is asked for again."""
 
@@ -175,7 +175,10 @@ class Repl:
     async def _tick(self) -> None:
         """Keep the spinner, the clocks and the countdowns current; what has not changed is not drawn again."""
         while True:
-            await asyncio.sleep(SPINNER_SECONDS if self._area.is_spinning else CLOCK_SECONDS)
+            if self._area.is_spinning:
+                await asyncio.sleep(SPINNER_SECONDS)
+            else:
+                await self._area.wait_spinning(CLOCK_SECONDS)
             self._attention.tick()
             if self._area.has_changed():
                 self._screen.redraw()
