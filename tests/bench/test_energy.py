@@ -9,7 +9,7 @@ from bench.energy import MARKER, Cost, Observed, observe, table
 from bench.page import BEGIN, PAGE
 
 
-def test_a_process_that_wakes_is_told_from_one_that_sleeps() -> None:
+def test_wakeups_are_counted_and_sleep_is_not() -> None:
     waking = "import time\nwhile True: time.sleep(0.01)"
     with subprocess.Popen([sys.executable, "-c", waking]) as busy, subprocess.Popen(["sleep", "60"]) as idle:
         try:
