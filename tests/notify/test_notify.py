@@ -5,7 +5,9 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import queue
+import signal
 import threading
 from collections.abc import Generator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -18,7 +20,7 @@ from buddy.config.load import parse_config
 from buddy.errors import UserError
 from buddy.notify.notices import Notice, SessionPlace
 from buddy.notify.notifier import Notifier
-from buddy.notify.senders import Ntfy, Webhook, sign
+from buddy.notify.senders import Ntfy, SendFailed, Webhook, sign
 from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import RunComplete
 from tests.harness.acp_client import AcpClient
@@ -201,6 +203,43 @@ def test_a_session_calls_when_it_needs_somebody_and_when_it_has_finished(home: H
     wait_until(lambda: desktop.exists() and "Finished: make it" in desktop.read_text(), "the desktop")
     assert "Needs you: make it" in desktop.read_text()
     assert SECRET.encode() not in home.everything()
+
+
+def test_what_a_killed_daemon_did_not_deliver_arrives_under_the_same_id(home: Home, receiver: Receiver) -> None:
+    receiver.statuses[:] = [503, 503]
+    home.run("daemon", "start")
+    assert home.run("exec", "hello").code == 0
+    first = [receiver.next() for _ in range(2)]
+    desktop = home.directory / "desktop"
+    wait_until(desktop.exists, "the desktop")
+    os.kill(int((home.state / "daemon.lock").read_text()), signal.SIGKILL)
+    shown = desktop.read_text()
+    for _ in range(2):  # the second time, there is nothing left to send
+        home.run("daemon", "start")
+        if not (home.state / "notified").read_text().count("webhook"):
+            again = [receiver.next() for _ in range(2)]
+            wait_until(lambda: len((home.state / "notified").read_text().splitlines()) == 3, "the ledger")
+            assert sorted(one.path for one in again) == sorted(one.path for one in first) == ["/hook", "/topic"]
+            assert len({one.headers["webhook-id"] for one in (*first, *again) if one.path == "/hook"}) == 1
+        home.run("daemon", "stop")
+    assert desktop.read_text() == shown
+    assert receiver.received.empty()
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\n\r\n", b"\0" * 100_000, b""])
+async def test_a_hostile_answer_is_a_failure_and_is_not_followed(answer: bytes) -> None:
+    asked: list[bytes] = []
+
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n"))
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(reply, "127.0.0.1", 0)
+    async with server:
+        with pytest.raises(SendFailed):
+            await Webhook(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook", KEY).send(FINISHED, PLACE)
+    assert asked == [b"POST /hook HTTP/1.1\r\n"]
 
 
 def test_a_terminal_that_is_looked_at_keeps_everybody_quiet(home: Home, receiver: Receiver) -> None:

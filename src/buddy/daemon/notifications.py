@@ -5,6 +5,7 @@ Invariant: edits of the file count from the next event on; what waits is still d
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from buddy.config.notify import NotifySettings
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from buddy.notify.notifier import Notifier
     from buddy.notify.senders import Sender
 
+LEDGER = "notified"
+RESEND_SECONDS = 5.0
 _TYPES = ("approval_required", "question_asked", "run_complete")
 
 
@@ -37,11 +40,12 @@ class Host(Protocol):
     def connections(self) -> Mapping[asyncio.Task[None], PeerConnection]: ...
 
 
-def make_notifications(host: Host) -> "Notifications":
+def make_notifications(host: Host, state_dir: Path) -> "Notifications":
     def is_watched(session_id: str) -> bool:
         return any(peer.is_looking and peer.is_attached(session_id) for peer in host.connections.values())
 
-    return Notifications(lambda: host.configuration.current.notify, host.log, is_watched, lambda: host.web_address)
+    settings, address = lambda: host.configuration.current.notify, lambda: host.web_address
+    return Notifications(settings, host.log, is_watched, address, state_dir / LEDGER)
 
 
 class Notifications:
@@ -51,8 +55,11 @@ class Notifications:
         log: Log,
         is_watched: Callable[[str], bool],
         console: Callable[[], str | None],
+        ledger: Path,
     ) -> None:
-        """`is_watched` says whether somebody looks at a session, `console` is its address, if it is served."""
+        """`is_watched` says whether somebody looks at a session, `console` is its address, if it is served; `ledger` is
+        the file of what was delivered."""
+        self._ledger = ledger
         self._settings = settings
         self._log = log
         self._is_watched = is_watched
@@ -65,18 +72,37 @@ class Notifications:
             if event.type in _TYPES and (settings := self._settings()).is_used:
                 self._notifier(settings).observe((event,))
 
+    async def resend(self, patience: float = RESEND_SECONDS) -> None:
+        """Send what an earlier process of this log did not deliver, once those who look had time to come back."""
+        settings = self._settings()
+        if not self._ledger.exists():
+            return
+        from buddy.notify.ledger import Ledger
+        from buddy.notify.undelivered import find_notices
+
+        ledger = Ledger(self._ledger)
+        if not settings.is_used:
+            ledger.forget()
+        elif (found := ledger.read()) is not None:
+            since, settled = found
+            notices = await find_notices(self._log, since)
+            await asyncio.sleep(patience)
+            for notice in notices:
+                self._notifier(settings).resend(notice, settled)
+
     async def close(self) -> None:
         """Deliver what can be delivered now."""
         for _, notifier in self._made:
             await notifier.close()
 
     def _notifier(self, settings: NotifySettings) -> "Notifier":
+        from buddy.notify.ledger import Ledger
         from buddy.notify.notifier import Notifier
 
         for known, notifier in self._made:
             if known == settings:
                 return notifier
-        made = Notifier(_senders(settings), self._find, self._is_watched)
+        made = Notifier(_senders(settings), self._find, self._is_watched, ledger=Ledger(self._ledger))
         self._made.append((settings, made))
         return made
 

@@ -126,7 +126,7 @@ class Runtime:
         memory_dir = overrides.memory_dir or (places.state_dir if overrides.log is None else None)
         self.memory = make_memory(config, env, memory_dir, self.log, is_shared=bool(shared)) if memory_dir else None
         self.tracing = start_tracing(env)
-        self.notifications = make_notifications(self)
+        self.notifications = make_notifications(self, places.state_dir)
         self.connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.checkpoints = make_checkpoints(config, places.state_dir) if overrides.log is None else None
         self.open_files, self.session_list = OpenFiles(), SessionList(self.log, overrides.clock)

@@ -31,7 +31,7 @@ from buddy.daemon.socketlink import ServerSocketLink
 from buddy.daemon.storage import prune_daily
 from buddy.daemon.watchdog import end_after
 from buddy.daemon.web.web import Web
-from buddy.errors import UserError
+from buddy.errors import BuddyError, UserError
 from buddy.protocol.daemon_requests import RestartDaemon
 from buddy.sessions.forking import discard_incomplete
 from buddy.sessions.handing_over import announce, hold, settle
@@ -117,6 +117,13 @@ class _Daemon:
             return None
         return self._listen, self._web.bind(self._listen)
 
+    async def _resend_notices(self) -> None:
+        if self._runtime.shared_log is None:  # on a shared one, another node may have sent them
+            try:
+                await self._runtime.notifications.resend()
+            except (BuddyError, OSError) as error:
+                log.warning("notifications of an earlier process are not sent: %s", error)
+
     async def _serve(self, listening: socket.socket, web: "tuple[Listen, socket.socket] | None") -> None:
         loop = asyncio.get_running_loop()
         self._handle_signals(loop)
@@ -132,11 +139,13 @@ class _Daemon:
             group.create_task(self._web.serve(*web) if web is not None else self._web.reopen())
             group.create_task(prune_checkpoints(self._runtime.checkpoints))
             group.create_task(discard_incomplete(self._runtime.sessions))
+            resending = group.create_task(self._resend_notices())
             restarting = group.create_task(self._hand_over_when_asked())
             pruning = group.create_task(prune_daily(self._runtime, self._places.state_dir))
             await self._runtime.stopping.wait()
             restarting.cancel()
             pruning.cancel()
+            resending.cancel()
             log.info("stopping")
             server.close()
             await self._close()

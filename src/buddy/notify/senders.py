@@ -24,6 +24,7 @@ from buddy.models.http.client import HttpClient, Timeouts
 from buddy.notify.notices import Notice, SessionPlace, headline
 
 SECONDS = 10.0
+TOTAL_SECONDS = 30.0
 GONE = 410
 TOO_MANY = 429
 DESKTOP_SECONDS = 5.0
@@ -39,6 +40,8 @@ class SendFailed(Exception):
 
 class Sender(Protocol):
     name: str
+    is_lasting: bool
+    """Whether it is worth sending after a restart."""
 
     async def send(self, notice: Notice, place: SessionPlace) -> None:
         """Deliver it; SendFailed if that did not work."""
@@ -47,6 +50,7 @@ class Sender(Protocol):
 
 class Webhook:
     name = "webhook"
+    is_lasting = True
 
     def __init__(self, url: str, key: bytes) -> None:
         self._url = url
@@ -60,6 +64,7 @@ class Webhook:
 
 class Ntfy:
     name = "ntfy"
+    is_lasting = True
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -79,6 +84,7 @@ class Ntfy:
 
 class Desktop:
     name = "desktop"
+    is_lasting = False
 
     async def send(self, notice: Notice, place: SessionPlace) -> None:
         command = desktop_command(headline(notice, place), f"{notice.what}\n{place.link}", notice.kind == "needs_you")
@@ -155,9 +161,12 @@ async def _post(url: str, headers: dict[str, str], body: bytes) -> None:
     except ValueError as error:
         raise SendFailed(f"the URL {error}", is_final=True) from error
     try:
-        response = await client.request("POST", target, {**headers, "content-length": str(len(body))}, [body])
+        async with asyncio.timeout(TOTAL_SECONDS):
+            response = await client.request("POST", target, {**headers, "content-length": str(len(body))}, [body])
         status = response.status
-        response.close()
+        response.close()  # whatever it says, it is not read
+    except TimeoutError as error:
+        raise SendFailed(f"{address.authority} did not answer within {TOTAL_SECONDS:g} s") from error
     except OSError as error:
         raise SendFailed(f"{address.authority}: {error}") from error
     finally:
