@@ -3,8 +3,11 @@
 import json
 import os
 import signal
+from collections.abc import Callable
 
-from tests.harness.acp_client import AcpClient, choose, later
+import pytest
+
+from tests.harness.acp_client import COMPLETE, AcpClient, choose, later
 from tests.harness.home import Home
 from tests.harness.processes import wait_until
 
@@ -66,3 +69,65 @@ def test_a_permission_answer_that_is_no_choice_denies(home: Home) -> None:
         editor.answers["session/request_permission"] = choose("everything, for ever")
         assert editor.prompt(editor.open(), "make it") == "end_turn"
     assert not (home.work / "made").exists()
+
+
+def test_a_permission_that_is_answered_twice_or_late_counts_once(home: Home) -> None:
+    with AcpClient(home.work, home.env, *HOST) as editor:
+        editor.answers["session/request_permission"] = later
+        session = editor.open()
+        prompt = editor.begin_prompt(session, "make it")
+        editor.wait_until(lambda: editor.asked, "the question")
+        for option in ("reject", "once", "always"):
+            editor.write(id=editor.asked[0]["id"], result={"outcome": {"outcome": "selected", "optionId": option}})
+        assert editor.wait(prompt) == {"stopReason": "end_turn"}
+        editor.write(id=editor.asked[0]["id"], result={"outcome": {"outcome": "selected", "optionId": "once"}})
+        editor.write(id=9999, result={"outcome": {"outcome": "selected", "optionId": "once"}})
+        assert editor.prompt(session, "hello") == "end_turn"
+    assert not (home.work / "made").exists() and "make it" in home.run("session", "show", session).out
+
+
+def test_an_editor_that_ends_in_the_middle_of_a_line_ends_nothing_else(home: Home) -> None:
+    with AcpClient(home.work, home.env) as editor:
+        session = editor.open()
+        assert editor.prompt(session, "hello") == "end_turn"
+        editor.write(b"x" * 2_000_000 + b"\n")
+        editor.write(b'{"jsonrpc":"2.0","id":77,"method":"session/prompt","params":{"sess')
+        assert editor.process.stdin is not None
+        editor.process.stdin.close()
+        assert editor.process.wait(60) == 0
+    assert home.run("session", "show", session).out.count("hello yourself") == 1
+
+
+def _asked(editor: AcpClient, session: str) -> None:
+    editor.answers["session/request_permission"] = later
+    editor.begin_prompt(session, "make it")
+    editor.wait_until(lambda: editor.asked, "the question")
+
+
+def _asked_for_a_file(editor: AcpClient, session: str) -> None:
+    editor.answers["fs/read_text_file"] = later
+    editor.begin_prompt(session, "edit it")
+    editor.wait_until(lambda: editor.asked, "the request for the file")
+
+
+def _answered(editor: AcpClient, session: str) -> None:
+    assert editor.prompt(session, "hello") == "end_turn"
+
+
+STEPS: list[Callable[[AcpClient, str], None]] = [lambda *_: None, _answered, _asked, _asked_for_a_file]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=["opened", "answered", "asked", "file"])
+def test_another_editor_takes_over_from_one_that_was_killed(home: Home, step: Callable[[AcpClient, str], None]) -> None:
+    (home.work / "a.txt").write_text("one\ntwo\n")
+    with AcpClient(home.work, home.env, *HOST, capabilities=COMPLETE) as editor:
+        session = editor.open()
+        step(editor, session)
+        editor.process.kill()
+    with AcpClient(home.work, home.env) as editor:
+        editor.initialize()
+        assert session in {row["sessionId"] for row in editor.call("session/list")["sessions"]}
+        editor.call("session/load", sessionId=session, cwd=str(home.work), mcpServers=[])
+        prompt = editor.begin_prompt(session, "hello again")  # it waits for what still runs
+        assert editor.wait(prompt) == {"stopReason": "end_turn"}
+        assert editor.text().endswith("hello yourself")

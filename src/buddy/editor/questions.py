@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from buddy.client.client import Client
+from buddy.editor.choices import answer_of, choice_request, choices_of, view_of_question
 from buddy.editor.json_rpc import CANCELLED, Json, Peer, RpcError, is_object
 from buddy.editor.permissions import DescribeApproval, decision_of, permission_request, unasked, view_of_approval
 from buddy.editor.shapes import ClientCapabilities
@@ -112,8 +113,7 @@ class Questions:
     async def _ask_question(self, shown: Shown, question: QuestionAsked, event: Event) -> None:
         message = f"{question.source} asks: {question.message}"
         if not self._capabilities.elicits(question.mode):
-            where = f"buddy attach {event.session_id}"
-            await shown.show(chunk("agent_thought_chunk", f"{message}\nAnswer it in a terminal: {where}\n"))
+            await self._offer_choices(shown, question, event, message)
             return
         request: Json = {"sessionId": shown.session_id, "mode": question.mode, "message": message}
         if question.call_id:
@@ -126,6 +126,25 @@ class Questions:
             answer = await self._peer.request("elicitation/create", request)
         except RpcError:
             answer = {"action": "cancel"}
+        await self._finish(question.question_id, lambda: self._answer(question, event.session_id, answer))
+
+    async def _offer_choices(self, shown: Shown, question: QuestionAsked, event: Event, message: str) -> None:
+        """Ask an editor without forms; what it can't ask waits for other clients, and the note says how to answer."""
+        choices = choices_of(question)
+        if not choices:
+            where = f"buddy attach {event.session_id}"
+            await shown.show(chunk("agent_thought_chunk", f"{message}\nAnswer it in a terminal: {where}\n"))
+            return
+        view = view_of_question(question, message)
+        await shown.show(view.announce())
+        answer: Json = {"action": "cancel"}
+        try:
+            request = choice_request(shown.session_id, view, choices)
+            answer = answer_of(await self._peer.request("session/request_permission", request), choices)
+        except RpcError:
+            pass  # it could not ask, which is no answer of a person
+        finally:
+            await shown.show(view.update(status="completed" if answer["action"] == "accept" else "failed"))
         await self._finish(question.question_id, lambda: self._answer(question, event.session_id, answer))
 
     async def _answer(self, question: QuestionAsked, session_id: str, answer: Json) -> None:
