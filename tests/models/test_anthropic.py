@@ -1,5 +1,6 @@
 """What is special about Anthropic Messages; what holds for every wire is in test_wires.py."""
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -124,6 +125,35 @@ async def test_the_request_has_the_format_of_the_wire() -> None:
         "top_p": 0.9,
         "stream": True,
     }
+
+
+async def test_what_is_cached_grows_from_request_to_request() -> None:
+    """Each request begins with what the one before it had marked, and marks the same place again, so it is read from
+    the cache; only what is new is written to it."""
+    history: list[Item] = [UserItem("start")]
+    async with FakeModel([CLAUDE.answer(says(CLAUDE, "ok"))] * 5) as model, serving(CLAUDE, model) as provider:
+        for number in range(5):
+            await collect(provider.stream(Prompt("Be brief.", tuple(history), (TOOL,))))
+            call = ToolCallItem(f"call_{number}", "f", '{"x": 1}')
+            history += [AssistantItem("Looking", (call,)), ToolItem(call.call_id, f"result {number}")]
+            if number == 2:
+                history[-2:] = [AssistantItem("Done"), UserItem("and now?")]
+    prompts = [cacheable(request.body) for request in model.requests]
+    for blocks, marks in prompts:
+        assert len(marks) <= 4  # the API refuses more
+        assert marks[0] == 1  # the instructions, after the tools
+        assert marks[-1] == len(blocks) - 1
+    for (blocks, marks), (longer, later) in itertools.pairwise(prompts):
+        assert longer[: len(blocks)] == blocks
+        assert later[-2:] == [marks[-1], len(longer) - 1]
+
+
+def cacheable(body: dict[str, Any]) -> tuple[list[bytes], list[int]]:
+    """The blocks of a request in the order in which the server reads them, and which of them end a cached part."""
+    blocks = [*body["tools"], *body["system"]]
+    blocks += [{"role": one["role"], **block} for one in body["messages"] for block in one["content"]]
+    marks = [number for number, block in enumerate(blocks) if block.pop("cache_control", None)]
+    return [msgspec.json.encode(block) for block in blocks], marks
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])

@@ -25,7 +25,7 @@ from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import RunComplete
 from tests.harness.acp_client import AcpClient
 from tests.harness.home import Home
-from tests.harness.processes import PATIENCE, wait_until
+from tests.harness.processes import CANARY, PATIENCE, wait_until
 from tests.harness.scripts import section, shell, write_config, write_script
 
 KEY = b"0123456789abcdef01234567"
@@ -203,6 +203,25 @@ def test_a_session_calls_when_it_needs_somebody_and_when_it_has_finished(home: H
     wait_until(lambda: desktop.exists() and "Finished: make it" in desktop.read_text(), "the desktop")
     assert "Needs you: make it" in desktop.read_text()
     assert SECRET.encode() not in home.everything()
+
+
+def test_a_registered_secret_is_in_no_notification(home: Home, receiver: Receiver) -> None:
+    """Not in a title, in a question or in an answer."""
+    home.env["CANARY_API_KEY"] = CANARY
+    leaky = section("^use", shell(f"touch {CANARY}; touch made"), {"text": f"the key is {CANARY}"})
+    write_script(home.directory, {"on": [leaky]})
+    with AcpClient(home.work, home.env, "--sandbox", "host") as editor:
+        editor.prompt(editor.open(), f"use {CANARY} to make it")
+    got = [receiver.next() for _ in range(4)]
+    hooks = [verify(one) for one in got if one.path == "/hook"]
+    assert [one["type"] for one in hooks] == ["session.needs_you", "session.finished"]
+    assert "touch made" in str(hooks[0]) and "the key is" in str(hooks[1]) and "to make it" in str(hooks[1])
+    desktop = home.directory / "desktop"
+    wait_until(lambda: desktop.exists() and "the key is" in desktop.read_text(), "the desktop")
+    assert CANARY not in desktop.read_text()
+    for one in got:
+        assert CANARY.encode() not in one.body
+        assert CANARY not in str(one.headers)
 
 
 def test_what_a_killed_daemon_did_not_deliver_arrives_under_the_same_id(home: Home, receiver: Receiver) -> None:
