@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,10 @@ HOST = ("--sandbox", "host")
 
 
 def kill_daemon(home: Home) -> None:
-    """Kill the daemon as the system would, without a word."""
+    """Kill the daemon as the system would, without a word; an agent that needs one may start the next at once."""
     process = int((home.state / "daemon.lock").read_text().split()[0])
     os.kill(process, signal.SIGKILL)
-    wait_until(lambda: home.run("daemon", "status").code != 0, "the daemon to be gone")
+    wait_until(lambda: not Path(f"/proc/{process}").exists(), "the daemon to be gone")
 
 
 def test_a_prompt_survives_the_death_of_the_daemon(home: Home) -> None:
@@ -98,6 +99,26 @@ def test_an_editor_that_ends_in_the_middle_of_a_line_ends_nothing_else(home: Hom
     assert home.run("session", "show", session).out.count("hello yourself") == 1
 
 
+def test_a_streaming_prompt_goes_on_after_the_death_of_the_daemon(home: Home) -> None:
+    with AcpClient(home.work, home.env) as editor:
+        session = editor.open()
+        prompt = editor.begin_prompt(session, "slow please")
+        editor.wait_until(lambda: "one two" in editor.text(), "the first words")
+        kill_daemon(home)
+        seen = len(editor.updates)
+        editor.wait_until(
+            lambda: any(one["sessionUpdate"] == "agent_message_chunk" for one in editor.updates[seen:]), "more words"
+        )
+        editor.cancel(session)
+        assert editor.wait(prompt) == {"stopReason": "cancelled"}
+        assert editor.prompt(session, "hello") == "end_turn"
+
+
+def _streaming(editor: AcpClient, session: str) -> None:
+    editor.begin_prompt(session, "slow please")
+    editor.wait_until(editor.text, "the first words")
+
+
 def _asked(editor: AcpClient, session: str) -> None:
     editor.answers["session/request_permission"] = later
     editor.begin_prompt(session, "make it")
@@ -110,14 +131,18 @@ def _asked_for_a_file(editor: AcpClient, session: str) -> None:
     editor.wait_until(lambda: editor.asked, "the request for the file")
 
 
+def _opened(_editor: AcpClient, _session: str) -> None:
+    pass
+
+
 def _answered(editor: AcpClient, session: str) -> None:
     assert editor.prompt(session, "hello") == "end_turn"
 
 
-STEPS: list[Callable[[AcpClient, str], None]] = [lambda *_: None, _answered, _asked, _asked_for_a_file]
+STEPS: list[Callable[[AcpClient, str], None]] = [_opened, _answered, _streaming, _asked, _asked_for_a_file]
 
 
-@pytest.mark.parametrize("step", STEPS, ids=["opened", "answered", "asked", "file"])
+@pytest.mark.parametrize("step", STEPS, ids=["opened", "answered", "streaming", "asked", "file"])
 def test_another_editor_takes_over_from_one_that_was_killed(home: Home, step: Callable[[AcpClient, str], None]) -> None:
     (home.work / "a.txt").write_text("one\ntwo\n")
     with AcpClient(home.work, home.env, *HOST, capabilities=COMPLETE) as editor:
@@ -128,6 +153,8 @@ def test_another_editor_takes_over_from_one_that_was_killed(home: Home, step: Ca
         editor.initialize()
         assert session in {row["sessionId"] for row in editor.call("session/list")["sessions"]}
         editor.call("session/load", sessionId=session, cwd=str(home.work), mcpServers=[])
+        if step is _streaming:
+            editor.cancel(session)
         prompt = editor.begin_prompt(session, "hello again")  # it waits for what still runs
         assert editor.wait(prompt) == {"stopReason": "end_turn"}
         assert editor.text().endswith("hello yourself")

@@ -188,9 +188,7 @@ class Agent:
         return await session.prompt(message_text(prompt, buffers), prompt.images)
 
     def _cancel(self, params: Json) -> None:
-        session = self._sessions.find(params)
-        session.prompts.note_cancel()
-        self._sessions.in_background(session.cancel())
+        self._sessions.in_background(self._sessions.find(params).cancel())
 
     async def _set_mode(self, params: Json) -> Json:
         session = self._sessions.find(params)

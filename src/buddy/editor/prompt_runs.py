@@ -6,7 +6,8 @@ however the run ended.
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -80,15 +81,17 @@ class PromptRuns:
     def is_cancelling(self) -> bool:
         return any(prompt.is_cancelled for prompt in self._prompts.values())
 
-    def note_cancel(self) -> None:
-        """From now on, the answer to every prompt so far is that it was cancelled."""
-        for prompt in self._prompts.values():
-            prompt.is_cancelled = True
+    def cancel(self, active: str | None) -> Coroutine[Any, Any, None]:
+        """Cancel what the editor has asked for so far; without a prompt of its own, whatever runs.
 
-    async def cancel(self, active: str | None) -> None:
-        """Cancel what the editor asked for; without a prompt of its own, whatever runs."""
-        self.note_cancel()
+        From now on the answer to these prompts is that they were cancelled; what it returns makes it so.
+        """
         prompts = list(self._prompts.values())
+        for prompt in prompts:
+            prompt.is_cancelled = True
+        return self._cancel_all(prompts, active)
+
+    async def _cancel_all(self, prompts: list[_Prompt], active: str | None) -> None:
         for prompt in prompts:
             await self._cancel(prompt)
         if not prompts and active is not None:

@@ -7,7 +7,8 @@ sent is in the session, and open questions can be answered elsewhere.
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -128,8 +129,9 @@ class EditorSession:
             await self.show(self._updates.note(answer.note, "warning"))
         return answer.result()
 
-    async def cancel(self) -> None:
-        await self.prompts.cancel(self._view.active)
+    def cancel(self) -> Coroutine[Any, Any, None]:
+        """Cancel what was asked for before now, by awaiting what this returns."""
+        return self.prompts.cancel(self._view.active)
 
     @property
     def is_cancelling(self) -> bool:
