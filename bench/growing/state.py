@@ -24,10 +24,12 @@ NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE 
 # A day between the oldest and the newest of a thousand; a title that a search for its number finds alone.
 _SESSIONS = f"""
 {NUMBERS} INSERT INTO sessions
-  (id, repo, root_path, mode, state, title, created_at, updated_at, first_seq, last_seq, epoch, owner, archived, facts)
+  (id, repo, root_path, mode, state, title, created_at, updated_at, first_seq, last_seq, epoch, owner, archived, facts,
+   used_hour)
 SELECT {COPY_ID}, json_set(repo, '$.rootPath', root_path || '/' || (n.i % {FOLDERS})),
   root_path || '/' || (n.i % {FOLDERS}), mode, state, 'Mend the parser of module ' || n.i, created_at - n.i * 86400,
-  updated_at - n.i * 86400, first_seq, last_seq, epoch, NULL, archived, facts
+  updated_at - n.i * 86400, first_seq, last_seq, epoch, NULL, archived, facts,
+  (updated_at - n.i * 86400) / 3600000
 FROM sessions, n WHERE id = ?2
 """  # noqa: S608 - constants only
 _EVENTS = """
