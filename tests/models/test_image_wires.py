@@ -125,7 +125,7 @@ async def test_images_of_messages_and_results_are_in_the_places_of_the_api(diale
 @every
 async def test_a_message_that_is_only_an_image_has_no_empty_text(dialect: Dialect) -> None:
     """Anthropic refuses a text without a character."""
-    items = [UserItem("", ITEMS[0].images)]
+    items = [UserItem("", (ONE,))]
     async with FakeModel([said(dialect), said(dialect)]) as model, serving(dialect, model) as provider:
         await collect(provider.stream(Prompt("", items, images=CONTENTS)))
         await collect(provider.stream(Prompt("", items)))

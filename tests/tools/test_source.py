@@ -17,6 +17,7 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolResult
 from buddy.protocol.intents import Other
 from buddy.protocol.requests import SetApprovalPolicy, SetApprovalPolicyReply, SubmitApproval
+from buddy.sessions.forking import fork_session
 from buddy.sessions.past import read_past
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.registry import AnyTool, Registry
@@ -194,7 +195,7 @@ async def test_plan_mode_can_be_switched_and_a_restart_and_a_fork_keep_it(tmp_pa
         assert session is not None
         past = await read_past(log, client.session_id, session.journal.last_seq)
         assert past.fold.is_planning
-        copy, _ = await host.runtime.sessions.fork(client.session_id, session.journal.last_seq, "cli")
+        copy, _ = await fork_session(host.runtime.sessions, client.session_id, session.journal.last_seq, "cli")
         assert copy.fold.is_planning
         reply = await client.api.request(
             SetApprovalPolicy("ask", plan=False), SetApprovalPolicyReply, client.session_id
