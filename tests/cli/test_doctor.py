@@ -61,6 +61,90 @@ async def test_the_endpoint_is_asked(home: Home, answer: Answer, code: int, said
     assert "canary" not in done.out + done.err
 
 
+@pytest.mark.parametrize(
+    ("api", "path", "header", "body"),
+    [
+        ("anthropic", "/v1/models?limit=1000", "x-api-key", b'{"data":[{"id":"m-20260101"}]}'),
+        ("gemini", "/v1/models?pageSize=1000", "x-goog-api-key", b'{"models":[{"name":"models/m"}]}'),
+    ],
+)
+async def test_an_endpoint_is_asked_in_the_way_of_its_api(
+    home: Home, api: str, path: str, header: str, body: bytes
+) -> None:
+    async with FakeModel([Answer(body=body)]) as model:
+        env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "m", "BUDDY_API_KEY": "canary-0123456789"}
+        done = await asyncio.to_thread(home.run, "doctor", env={**env, "BUDDY_API": api})
+        assert (model.requests[0].path, model.requests[0].headers[header]) == (path, "canary-0123456789")
+        assert "authorization" not in model.requests[0].headers
+    assert line_of(done, "model").startswith(f"ok model env/m: {model.base_url} answers")
+
+
+PROFILES = """
+[models.claude]
+api = "anthropic"
+api_base_url = "https://api.anthropic.com"
+api_key_env = "ANTHROPIC_API_KEY"
+model = "claude-sonnet-5-5"
+[models.gemini]
+api = "gemini"
+api_base_url = "https://generativelanguage.googleapis.com"
+model = "gemini-pro-latest"
+[models.file]
+api_base_url = "http://127.0.0.1:9/v1"
+api_key_file = "key"
+model = "m"
+[models.inline]
+api = "responses"
+api_base_url = "http://127.0.0.1:9/v1"
+api_key = "canary-inline-55512"
+model = "m"
+[models.lost]
+api_base_url = "http://127.0.0.1:9/v1"
+api_key_file = "nowhere"
+[models.home]
+api_base_url = "http://127.0.0.1:9/v1"
+[models.codex]
+api = "responses"
+auth = "login"
+"""
+
+
+def test_each_profile_says_its_api_and_where_its_key_comes_from(home: Home) -> None:
+    home.script({"text": "hi"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text(config.read_text() + PROFILES)
+    (config.parent / "key").write_text("canary-file-55512\n")
+    done = home.run("doctor", env={"ANTHROPIC_API_KEY": "canary-variable-55512"})
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    at = "http://127.0.0.1:9/v1"
+    for said in (
+        "ok profile script (active): api scripted, needs no key",
+        "ok profile claude: api anthropic, claude-sonnet-5-5 at https://api.anthropic.com; key from ANTHROPIC_API_KEY",
+        "warn profile gemini: api gemini, gemini-pro-latest at https://generativelanguage.googleapis.com; no key",
+        'hint: export GEMINI_API_KEY=…, and set api_key_env = "GEMINI_API_KEY" in [models.gemini]',
+        f"ok profile file: api completions, m at {at}; key from the file key",
+        f"ok profile inline: api responses, m at {at}; key from api_key in {config}",
+        f"warn profile lost: cannot read api_key_file {config.parent / 'nowhere'}",
+        f"info profile home: api completions, home at {at}; no key is configured",
+        "hint: buddy login codex",
+    ):
+        assert said in lines
+    assert "canary" not in done.out
+    assert done.code == 0
+    assert sum(line.split()[1:2] == ["profile"] for line in lines) == 8  # none for what is built in
+
+
+def test_a_profile_without_its_key_says_what_to_set(home: Home) -> None:
+    home.script({"text": "hi"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text(config.read_text() + PROFILES)
+    line = next(line for line in json.loads(home.run("doctor", "--json").out)["checks"] if "claude:" in line["text"])
+    assert (line["status"], line["hint"]) == ("warn", "export ANTHROPIC_API_KEY=…")
+    env = {"BUDDY_API_KEY": "canary-0123456789"}
+    assert "claude: api anthropic" in (out := home.run("doctor", env=env).out)
+    assert "key from BUDDY_API_KEY" in out
+
+
 def test_an_endpoint_that_is_not_there(home: Home) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

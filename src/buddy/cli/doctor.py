@@ -22,6 +22,7 @@ from buddy.approvals.trust import Trust
 from buddy.cli.checkpoints_check import check_checkpoints
 from buddy.cli.doctor_check import Check
 from buddy.cli.doctor_extensions import check_extensions
+from buddy.cli.doctor_profiles import check_profiles
 from buddy.cli.doctor_reach import check_reach
 from buddy.cli.endpoint_check import check_endpoint
 from buddy.cli.mcp_check import check_servers, find_servers
@@ -87,6 +88,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
         yield from _shared_log(log_url_of(config, os.environ, options.log))
         yield from _rules(config)
         yield _model(config, scrubber, places)
+        yield from check_profiles(config, os.environ, places.config_dir / "auth.json", scrubber)
         yield from _local_model(config)
         yield from _agents(config, places)
         yield from _sub_agents(options, places)

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from buddy.config.resolve import Resolved
 from buddy.config.server_address import without_credentials
+from buddy.models.apis import access_of, add_version
+from buddy.models.catalog import without_date
 
 SECONDS = 3.0
 
@@ -17,17 +19,26 @@ Finding = tuple[Literal["ok", "warn", "fail"], str, str]
 
 class _Model(Struct):
     id: str = ""
+    name: str = ""
 
 
 class _Models(Struct):
+    """Gemini's list has another name, and names with a prefix."""
+
     data: tuple[_Model, ...] = ()
+    models: tuple[_Model, ...] = ()
+
+    def names(self) -> list[str]:
+        return [model.id for model in self.data] or [model.name.removeprefix("models/") for model in self.models]
 
 
 def check_endpoint(resolved: Resolved) -> Finding:
     """Request the list of models; return the result in words, and what to do."""
-    headers = {"authorization": f"Bearer {resolved.api_key}"} if resolved.api_key else {}
+    access = access_of(resolved.api)
+    key = {access.key_header: f"{access.key_prefix}{resolved.api_key}"} if resolved.api_key else {}
+    url = f"{add_version(resolved.base_url, resolved.api)}{access.models}"
     try:
-        answer = httpx2.get(f"{resolved.base_url}/models", headers=headers, timeout=SECONDS)
+        answer = httpx2.get(url, headers={**access.headers, **key}, timeout=SECONDS)
     except httpx2.TimeoutException:
         return "fail", f"{_place(resolved)} did not answer within {SECONDS:g} s", _CHECK_URL
     except httpx2.InvalidURL:
@@ -51,12 +62,12 @@ def _explain(resolved: Resolved, answer: httpx2.Response) -> Finding:
     if code != 200:
         return "warn", f"{place} answers with HTTP {code}", "try again later, or check the address"
     try:
-        names = [model.id for model in msgspec.json.decode(answer.content, type=_Models).data]
+        names = msgspec.json.decode(answer.content, type=_Models).names()
     except msgspec.DecodeError:
         return "warn", f"{place} answers, but not like a model API", _CHECK_URL
     if not resolved.model:
         return _without_model(place, names)
-    if names and resolved.model not in names:
+    if names and resolved.model not in {*names, *map(without_date, names)}:
         hint = f"available: {', '.join(names[:5])}{' and more' if len(names) > 5 else ''}"
         return "warn", f"{place} answers, but does not list this model", hint
     return "ok", f"{place} answers", ""
