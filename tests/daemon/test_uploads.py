@@ -1,6 +1,7 @@
 """Images over the protocol: brought in parts, checked, named by a message, and kept with the session."""
 
 import base64
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from buddy.protocol.queue_requests import QueueMessage, QueueMessageReply
 from buddy.protocol.requests import ReadBlob, ReadBlobReply, SendUserMessage
 from buddy.protocol.shapes import Attachment
 from tests.harness.models import StepModel, answer
-from tests.harness.pictures import gif, png
+from tests.harness.pictures import gif, png, png_with_metadata
 from tests.harness.runtime import RuntimeClient, checked_host, ids
 
 IMAGE = png(640, 480, filler=1000)
@@ -57,6 +58,18 @@ async def test_an_image_is_brought_in_parts_and_shown_with_its_message(tmp_path:
         for text in ("", " "):
             with pytest.raises(ProtocolError, match="text is empty, and there is no image"):
                 await client.api.send(SendUserMessage(client.session_id, ids("msg"), text))
+
+
+async def test_where_a_photo_was_taken_is_neither_stored_nor_shown(tmp_path: Path) -> None:
+    model = StepModel(answer())
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start()
+        blob = await upload(client, png_with_metadata())
+        await client.api.send(SendUserMessage(client.session_id, ids("msg"), "", attachments=(Attachment(blob),)))
+        await client.wait_for(RunComplete)
+        assert blob == hashlib.sha256(png()).hexdigest()
+        assert client.bodies(UserMessage)[0].attachments[0].size == len(png())
+    assert {name: base64.b64decode(content) for name, content in model.images[0].items()} == {blob: png()}
 
 
 @pytest.mark.parametrize(

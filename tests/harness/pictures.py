@@ -3,6 +3,8 @@
 import struct
 import zlib
 
+POSITION = b"52.5163N 13.3777E"
+
 
 def png(width: int = 3, height: int = 2, *, filler: int = 0) -> bytes:
     """A valid PNG of this size; `filler` adds bytes that are no pixels."""
@@ -12,6 +14,13 @@ def png(width: int = 3, height: int = 2, *, filler: int = 0) -> bytes:
     if filler:
         chunks.append(_chunk(b"teXt", bytes(filler)))
     return b"\x89PNG\r\n\x1a\n" + b"".join([*chunks, _chunk(b"IEND", b"")])
+
+
+def png_with_metadata(width: int = 3, height: int = 2) -> bytes:
+    """The same PNG, with the place where it was taken in every chunk that can name it."""
+    found = b"".join(_chunk(kind, POSITION) for kind in (b"eXIf", b"tEXt", b"zTXt", b"iTXt", b"tIME"))
+    plain = png(width, height)
+    return plain[:33] + found + plain[33:]
 
 
 def jpeg(width: int = 3, height: int = 2) -> bytes:

@@ -11,7 +11,7 @@ from buddy.protocol.events import RunComplete, ToolResult
 from buddy.tools.contract import ToolImage
 from buddy.tools.mcp.results import output_of
 from tests.harness.models import StepModel, answer, asks_for, call
-from tests.harness.pictures import gif, jpeg, png, webp
+from tests.harness.pictures import gif, jpeg, png, png_with_metadata, webp
 from tests.harness.runtime import checked_host
 
 CONTENTS = {"a.png": png(30, 20), "b.jpg": jpeg(30, 20), "c.gif": gif(30, 20), "d.webp": webp(30, 20)}
@@ -33,6 +33,18 @@ async def test_reading_an_image_shows_it_to_the_model(tmp_path: Path) -> None:
         assert sent == list(CONTENTS.values())
         items = [item for item in model.received[1] if isinstance(item, ToolItem)]
         assert [item.images[0].name for item in items] == list(CONTENTS)
+
+
+async def test_where_a_photo_was_taken_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png_with_metadata(30, 20))
+    model = StepModel(asks_for(call("read_file", {"path": "a.png"})), answer())
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start()
+        await client.send("look")
+        await client.wait_for(RunComplete)
+        [shown] = client.bodies(ToolResult)[0].attachments
+    assert base64.b64decode(model.images[1][shown.blob]) == png(30, 20)
+    assert shown.size == len(png(30, 20))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 Invariants: what is neither complete nor an image is never stored; parts that wait for the rest are bounded, and the
 oldest upload is forgotten first; a message names only what was brought for its session, or what its log names; what no
-message names within a day is removed.
+message names within a day is removed. What an image says about where it was taken is never stored.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from buddy.errors import ProtocolError
+from buddy.image_metadata import without_metadata
 from buddy.images import MAX_BYTES, MAX_IMAGES, ImageFacts, NotAnImage, read_facts
 from buddy.log.contract import Log
 from buddy.protocol.blob_requests import UploadBlob, UploadBlobReply
@@ -73,10 +74,15 @@ class Uploads:
         return replace(attachment, media_type=facts.media_type, width=facts.width, height=facts.height, size=facts.size)
 
     async def _store(self, session_id: str, content: bytes) -> UploadBlobReply:
-        await asyncio.to_thread(_facts, content, "the content")
+        kept = await asyncio.to_thread(_checked_content, content)
         # Held first: what is stored without an owner would stay for good if this process died now.
-        await self._log.hold_blob(session_id, hashlib.sha256(content).hexdigest())
-        return UploadBlobReply(await self._log.put_blob(content), len(content))
+        await self._log.hold_blob(session_id, hashlib.sha256(kept).hexdigest())
+        return UploadBlobReply(await self._log.put_blob(kept), len(content))
+
+
+def _checked_content(content: bytes) -> bytes:
+    _facts(content, "the content")
+    return without_metadata(content)
 
 
 def _facts(content: bytes, name: str) -> ImageFacts:

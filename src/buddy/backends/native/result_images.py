@@ -4,9 +4,12 @@ Invariants: what is not an image, or is too large, is named in the text with the
 of images.
 """
 
+import asyncio
+
 from msgspec.structs import replace
 
 from buddy.backends.contract import Run
+from buddy.image_metadata import without_metadata
 from buddy.images import MAX_IMAGES, NotAnImage, read_facts
 from buddy.protocol.shapes import Attachment
 from buddy.tools.contract import Output, ToolImage
@@ -29,5 +32,6 @@ async def with_stored_images(run: Run, output: Output) -> Output:
 
 async def _store(run: Run, image: ToolImage) -> Attachment:
     facts = read_facts(image.content)
-    blob = await run.store(image.content)
-    return Attachment(blob, facts.media_type, image.name, facts.width, facts.height, facts.size)
+    content = await asyncio.to_thread(without_metadata, image.content)
+    blob = await run.store(content)
+    return Attachment(blob, facts.media_type, image.name, facts.width, facts.height, len(content))
