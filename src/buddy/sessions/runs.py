@@ -335,7 +335,9 @@ class Runs:
     async def _record_steering(self) -> bool:
         session = self._session
         run = session.fold.run
-        steers = await self.inbox.steers() if run is not None else []
+        waiting = await self.inbox.steers() if run is not None else []
+        # One that came too late for its run may have started this one, in a commit that is still under way.
+        steers = [steer for steer in waiting if steer.message.client_message_id not in session.fold.runs]
         if run is None or run.cancelling is not None or not steers:
             return False
         for steer in steers:
