@@ -142,9 +142,11 @@ class Composed:
             assert service["command"][:2] + service["command"][-4:] == ["daemon", "run", *expected]
             daemon.flags = [self.text(part, name) for part in service["command"][2:-4]]
             assert words == daemon.places()
-            settings = self.settings_of(name).replace("[node]\n", f'[node]\nname = "{name}"\n')  # that of its host
-            daemon.config.write_text(daemon.config.read_text() + settings + issuer.settings(daemon.folder / "jwks"))
-            daemon.launch(**{key: self.text(value) for key, value in service["environment"].items()})
+            written = self.settings_of(name).replace("[node]\n", f'[node]\nname = "{name}"\n')  # that of its host
+            daemon.config.write_text(daemon.config.read_text() + written + issuer.settings(daemon.folder / "jwks"))
+            settings = {key: self.text(value) for key, value in service["environment"].items()}
+            assert "BUDDY_HOST" in settings  # as the front has it, which is on a port of its own here
+            daemon.launch(**{**settings, "BUDDY_HOST": self.front.origin})
         for daemon in self.nodes.values():
             wait_until(daemon.is_ready, "the node to answer")
 

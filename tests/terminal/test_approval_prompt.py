@@ -90,7 +90,7 @@ def test_a_digit_after_unsent_text_or_a_paste_does_not_answer(home: Home) -> Non
 def test_a_word_and_enter_answer(home: Home) -> None:
     words = ("y", "Yes", "1", "no")
     replies = [reply for word in words for reply in (shell(f"touch ran-{word}"), {"text": f"over {word}"})]
-    with home.script(*replies) and Tmux(home, rows=60) as terminal:
+    with home.script(*replies) and Tmux(home, rows=100) as terminal:
         begun(terminal)
         for number, word in enumerate(words, 1):
             terminal.enter("go")
