@@ -92,11 +92,11 @@ def buddy(setup: Setup, *, daemon: bool = False) -> Agent:
 class Daemon:
     """A running daemon, ready when the constructor returns; with `home`, over state that was used before.
 
-    `before` is a prefix for its command, such as a profiler.
+    `before` is a prefix for its command, such as a profiler; `more` is added to its configuration.
     """
 
-    def __init__(self, setup: Setup, home: Path | None = None, before: Sequence[str] = ()) -> None:
-        places = configure(setup, home or setup.new_folder("home"))
+    def __init__(self, setup: Setup, home: Path | None = None, before: Sequence[str] = (), more: str = "") -> None:
+        places = configure(setup, home or setup.new_folder("home"), more)
         self.socket = Path(places[-1]) / "run" / "buddyd.sock"
         began = perf_counter_ns()
         self.process = setup.start([*before, BUDDY, "daemon", "run", *places])
@@ -111,7 +111,7 @@ class Daemon:
         end(self.process)
 
 
-def configure(setup: Setup, home: Path) -> list[str]:
+def configure(setup: Setup, home: Path, more: str = "") -> list[str]:
     """Configure the measuring model as the user's model; returns the flags for the state directory.
 
     Not with `--config`: a command with that flag does not use the daemon.
@@ -122,6 +122,6 @@ def configure(setup: Setup, home: Path) -> list[str]:
         f'[agent]\nmodel = "bench"\n[models.bench]\napi_base_url = "{setup.base_url}"\napi_key = "x"\n'
         'model = "bench"\ncontext_limit = 1_000_000_000\n'
         '[memory]\nembeddings = "none"\n'  # as in an installation without extras
-        "[limits]\nrequests_per_second = 1_000_000_000\nburst = 1_000_000_000\n"
+        f"[limits]\nrequests_per_second = 1_000_000_000\nburst = 1_000_000_000\n{more}"
     )
     return ["--state-dir", str(home / "state")]

@@ -8,12 +8,15 @@ import sys
 import time
 from collections.abc import Sequence
 
-from bench.growing import events, memory, rules, sessions
+from bench.growing import clients, events, files, memory, rules, sessions, tools
 from bench.growing.figures import Part, Row, measure, table
 from bench.page import write
 from bench.setup import BenchmarkError, Setup
 
-PARTS: tuple[Part, ...] = (sessions.PART, events.PART, rules.PART, memory.PART)
+PARTS: tuple[Part, ...] = (
+    *(sessions.PART, events.PART, clients.PART, tools.PART),
+    *(rules.PART, memory.PART, files.PART),
+)
 MARKER = "growth"
 QUICK = 100
 """With `--quick`, every size is divided by this."""

@@ -23,11 +23,12 @@ class Refused(BenchmarkError):
 
 
 class Wire(asyncio.Protocol):
-    """One connection; `over` holds when each session's run ended."""
+    """One connection; `over` holds when each session's run ended, `rows` the changes of the list it watches."""
 
     def __init__(self) -> None:
         self.over: dict[str, int] = {}
         self.approvals: asyncio.Queue[Message] = asyncio.Queue()
+        self.rows: asyncio.Queue[bytes] = asyncio.Queue()
         self.size = 0
         self._rest = b""
         self._asked: dict[str, asyncio.Future[Message]] = {}
@@ -54,7 +55,9 @@ class Wire(asyncio.Protocol):
             self._line(line)
 
     def _line(self, line: bytes) -> None:
-        if b'"kind":"event"' not in line[:60]:
+        if line.startswith(b'{"sessionId"'):  # a row of the list; its type comes last
+            self.rows.put_nowait(line)
+        elif b'"kind":"event"' not in line[:60]:
             message = json.loads(line)
             self._asked.pop(message["requestId"]).set_result(message)
         elif b'"type":"run_complete"' in line[:300]:

@@ -3,6 +3,7 @@
 Invariants: the editor never waits for it; file names with control characters, and files that git ignores, are left out.
 """
 
+import heapq
 import os
 import subprocess
 import threading
@@ -17,7 +18,7 @@ from buddy.errors import UserError
 from buddy.git import open_repository
 from buddy.terminal.escape import escape
 
-MAX_FILES = 20_000
+MAX_FILES = 200_000
 MAX_MATCHES = 50
 MENU_ROWS = 6
 CACHE_SECONDS = 5.0
@@ -30,26 +31,26 @@ class WorkspaceFiles:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._names: list[str] = []
+        self._names: list[tuple[str, str]] = []  # each as it is compared, and as it is
         self._read_at = 0.0
         self._lock = threading.Lock()
 
     def matching(self, part: str) -> list[str]:
         """Names that contain the text: first those whose file name starts with it, then shorter before longer."""
         wanted = part.lower()
-        found = [name for name in self._all() if wanted in name.lower()]
+        found = [names for names in self._all() if wanted in names[0]]
 
-        def rank(name: str) -> tuple[bool, bool, int, str]:
-            lower = name.lower()
+        def rank(names: tuple[str, str]) -> tuple[bool, bool, int, str]:
+            lower, name = names
             return (not lower.rpartition("/")[2].startswith(wanted), not lower.startswith(wanted), len(name), name)
 
-        return sorted(found, key=rank)[:MAX_MATCHES]
+        return [name for _, name in heapq.nsmallest(MAX_MATCHES, found, key=rank)]
 
-    def _all(self) -> list[str]:
+    def _all(self) -> list[tuple[str, str]]:
         with self._lock:
             now = time.monotonic()
             if not self._read_at or now - self._read_at > CACHE_SECONDS:
-                self._names = [name for name in self._read() if escape(name) == name]
+                self._names = [(name.lower(), name) for name in self._read() if escape(name) == name]
                 self._read_at = now
             return self._names
 
