@@ -67,7 +67,7 @@ def test_a_turn_is_stopped_and_a_killed_screen_loses_nothing(toad: Tmux, home: H
     wait_until(lambda: "cancelled" in home.run("session", "show", session).out, "the run to be cancelled")
 
     toad.enter("edit it")
-    toad.wait_for("Approval request")
+    toad.wait_for("a Allow once")
     os.kill(toad.process, signal.SIGKILL)
     toad.wait_for("[ended")
     assert home.run("approvals", "approve", only_id(home, "appr", "approvals", "list")).code == 0
