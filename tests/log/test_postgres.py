@@ -46,7 +46,7 @@ def is_append(sql: str) -> bool:
     return "INSERT INTO events" in sql
 
 
-async def test_whoever_waits_for_an_append_learns_that_the_process_ends() -> None:
+async def test_a_caller_that_waits_for_an_append_learns_that_the_process_ends() -> None:
     class NeverAnswers:
         async def fetch(self, *_: object) -> list[Row]:
             await asyncio.Event().wait()

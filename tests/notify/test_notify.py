@@ -31,7 +31,7 @@ from tests.harness.scripts import section, shell, write_config, write_script
 KEY = b"0123456789abcdef01234567"
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
 SESSION, RUN = "sess_01M7N7T5JTPG1G1SDRN1Q1ZZW6", "run_01M7N7T5JTPG1G1SDRN1Q1ZZW7"
-PLACE = SessionPlace("fix the tests", "/work/app", f"buddy resume {SESSION}")
+PLACE = SessionPlace("fix the tests", "/srv/app", f"buddy resume {SESSION}")
 FINISHED = Notice("n1", "finished", SESSION, RUN, 1_700_000_000_000, "all green", "success")
 
 
@@ -110,7 +110,7 @@ async def test_a_webhook_says_which_session_and_how_it_ended(receiver: Receiver)
         "sessionId": SESSION,
         "runId": RUN,
         "title": "fix the tests",
-        "cwd": "/work/app",
+        "cwd": "/srv/app",
         "text": "all green",
         "link": f"buddy resume {SESSION}",
         "outcome": "success",
@@ -118,7 +118,7 @@ async def test_a_webhook_says_which_session_and_how_it_ended(receiver: Receiver)
 
 
 async def test_ntfy_gets_a_title_a_priority_and_a_link(receiver: Receiver) -> None:
-    place = SessionPlace("größer", "/work/app", "http://127.0.0.1:7878/session/x")
+    place = SessionPlace("größer", "/srv/app", "http://127.0.0.1:7878/session/x")
     await Ntfy(f"{receiver.url}/topic").send(Notice("n", "needs_you", SESSION, RUN, 0, "run a command: ls"), place)
     received = receiver.next()
     assert received.path == "/topic" and received.body.decode().startswith("run a command: ls")

@@ -110,7 +110,7 @@ REQUESTS: dict[str, RequestRow] = {
     "project_options": RequestRow(ask.ProjectOptions, ask.ProjectOptionsReply, "client", capability="projects"),
     # Not opened: the servers are for later turns. They may hold secrets and start programs.
     "offer_mcp_servers": RequestRow(mcp.OfferMcpServers, ask.AcceptedReply, "local_owner", capability="mcp_servers"),
-    # What a client has open is read in the name of whoever works in the session, so the client is the owner's own.
+    # What a client has open is read for the session's user, so only the owner's own clients may offer it.
     "offer_files": RequestRow(open_files.OfferFiles, ask.AcceptedReply, "local_owner", capability="open_files"),
     "answer_file": RequestRow(open_files.AnswerFile, ask.AcceptedReply, "local_owner", capability="open_files"),
     "set_attention": RequestRow(attention.SetAttention, ask.AcceptedReply, "client", capability="attention"),

@@ -68,7 +68,7 @@ class Appends:
                     await self._send(group)
                 except Exception as error:  # noqa: BLE001 - the writer outlives whatever a batch does
                     await self._fail(group, error)
-        except asyncio.CancelledError:  # the process ends: whoever waits for an answer must learn that none comes
+        except asyncio.CancelledError:  # the process is ending: tell the waiting callers that no answer will come
             for pending in (*group, *self._waiting):
                 pending.fail(LogClosed("the process ended before the log answered"))
             self._waiting = []
