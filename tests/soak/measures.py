@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import defaultdict
 from pathlib import Path
 
 from msgspec import Struct
@@ -66,16 +67,25 @@ def _count_below(pid: int) -> int:
 
 
 def trend_of(samples: list[Sample], name: str) -> Trend | None:
-    """The line through the samples of a warm daemon; None if there are too few."""
-    points = [(one.at / 3600, one.values[name]) for one in samples if one.age >= WARM_SECONDS]
-    if len(points) < 10:
+    """The line through the samples of warm daemons; None if there are too few.
+
+    What one daemon uses differs from what the next one does for the whole of its life, so the samples of a daemon count
+    as one for the confidence, however many there are.
+    """
+    warm = [one for one in samples if one.age >= WARM_SECONDS]
+    if len(warm) < 10:
         return None
-    slope, start = statistics.linear_regression(*zip(*points, strict=True))
-    middle = statistics.fmean(at for at, _ in points)
-    spread = sum((at - middle) ** 2 for at, _ in points)
-    errors = sum((value - start - slope * at) ** 2 for at, value in points)
-    margin = 1.96 * math.sqrt(errors / (len(points) - 2) / spread) if spread else math.inf
-    return Trend(statistics.fmean(value for _, value in points), slope, margin)
+    hours, values = [one.at / 3600 for one in warm], [one.values[name] for one in warm]
+    slope, start = statistics.linear_regression(hours, values)
+    middle = statistics.fmean(hours)
+    pulls: defaultdict[int, float] = defaultdict(float)
+    for one, at, value in zip(warm, hours, values, strict=True):
+        pulls[round(one.at - one.age)] += (at - middle) * (value - start - slope * at)
+    if len(pulls) < 2:
+        return Trend(statistics.fmean(values), slope, math.inf)
+    spread = sum((at - middle) ** 2 for at in hours)
+    error = math.sqrt(sum(pull**2 for pull in pulls.values()) * len(pulls) / (len(pulls) - 1)) / spread
+    return Trend(statistics.fmean(values), slope, 1.96 * error)
 
 
 def percentile(values: list[float], part: float) -> float:

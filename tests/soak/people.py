@@ -1,15 +1,15 @@
 """What people do with their sessions for days: they ask, approve, cancel, compact, fork, undo, prune and come back."""
 
 import contextlib
-import functools
 from collections.abc import Sequence
 
-from tests.fleet.people import Person
+from tests.fleet.people import PATIENCE, Person
 from tests.harness.clients import attach
 from tests.harness.wire_client import ErrorResponse, Message, WireClient
 from tests.soak.machine import Machine
 
 PAGE = 50
+MAX_LISTED = 200
 KEPT_EVENTS = 150
 """What a person keeps of a session when pruning it."""
 
@@ -22,15 +22,11 @@ class Resident(Person):
     """Whether the session has a past that is too long to read again and again."""
     texts: Sequence[str] = ("count", "make it", "twice", "drip", "linger", "write", "mcp")
 
-    @functools.cached_property
-    def _forks(self) -> list[str]:
-        return []
-
     async def between(self) -> None:
         """Once in a while, one of the rarer things."""
         rare = [self._compact, self._fork, self._undo, self._reconnect, *([] if self.is_long else [self._prune])]
         if self._chance.random() < 0.4:
-            await self._insist(self._chance.choice(rare))
+            await self._insist(self._chance.choice(rare), PATIENCE)
 
     def skip(self, last_seq: int) -> None:
         """Do not ask for events up to here, which are in the log without having been sent."""
@@ -44,15 +40,15 @@ class Resident(Person):
         await self._try(client, "restore_files", {"dryRun": False})
 
     async def _fork(self, client: WireClient) -> None:
-        """Have a copy, and delete the one before; nobody keeps a long one."""
+        """Have a copy, and delete those before, also one whose reply was lost; nobody keeps a long one."""
         reply = await self._try(client, "fork_session", {"seq": self._seen})
-        if reply is not None:
-            self.machine.forks.add(reply["sessionId"])
-            self._forks.append(reply["sessionId"])
-        while len(self._forks) > (not self.is_long):
+        kept = None if reply is None or self.is_long else reply["sessionId"]
+        listed = (await client.ask("list_sessions", {"limit": MAX_LISTED}))["sessions"]
+        forks = {one["sessionId"] for one in listed if one.get("parent") == self.session_id}
+        self.machine.forks |= forks
+        for fork in forks - {kept}:
             with contextlib.suppress(ErrorResponse):
-                await client.ask("delete_session", {}, self._forks[0])
-            del self._forks[0]
+                await client.ask("delete_session", {}, fork)
 
     async def _prune(self, client: WireClient) -> None:
         """Keep the last events; what goes is remembered for the checker."""

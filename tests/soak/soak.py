@@ -45,6 +45,7 @@ SCRIPT: list[Reply] = [
     section("^mcp", {"calls": [{"name": "mcp__soak__echo", "args": {"text": "hello"}}]}, {"text": "heard"}),
 ]
 FULL_SECONDS = 2.0
+SETTLED_SECONDS = 2.0
 JUDGED_SECONDS = 600.0
 """A trend of less than this is shown and not judged."""
 
@@ -193,10 +194,17 @@ class Soak:
 
     # --- what is left ------------------------------------------------------------------------------------------------
 
+    async def _catch_up(self, people: list[Resident]) -> None:
+        """Until nothing is appended: what a command changed is found after its run, too."""
+        known: dict[str, int] = {}
+        while (last_seqs := await self.machine.last_seqs()) != known:
+            known = last_seqs
+            await asyncio.gather(*(person.catch_up(known[person.session_id]) for person in people))
+            await asyncio.sleep(SETTLED_SECONDS)
+
     async def _end(self, people: list[Resident]) -> Outcome:
         daemon = self.machine.daemon
-        last_seqs = await self.machine.last_seqs()
-        await asyncio.gather(*(person.catch_up(last_seqs[person.session_id]) for person in people))
+        await self._catch_up(people)
         to_end = [person.client for person in people if person.client]
         await asyncio.gather(*(person.leave() for person in people))
         await asyncio.to_thread(daemon.stop)

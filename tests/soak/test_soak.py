@@ -24,3 +24,14 @@ def test_growth_is_distinguished_from_noise() -> None:
     trends = [trend_of(samples, "rss") for samples in (flat, growing)]
     assert [trend is not None and trend.grows for trend in trends] == [False, True]
     assert trend_of(flat[:5], "rss") is None
+
+
+def test_daemons_that_differ_are_no_growth() -> None:
+    threads = (9.0, 13.0, 8.0, 12.0, 10.0, 14.0)
+    samples = [
+        Sample(600.0 * life + age, float(age), {"threads": threads[life]}) for life in range(6) for age in range(600)
+    ]
+    trend = trend_of(samples, "threads")
+    assert trend is not None
+    assert trend.slope > 1.1
+    assert not trend.grows
