@@ -136,6 +136,14 @@ def test_a_headless_run_in_an_untrusted_folder_says_so_in_one_line(home: Home) -
     assert "trust" not in home.run("exec", "go").err
 
 
+def test_a_file_that_is_used_as_the_configuration_is_not_called_ignored(home: Home) -> None:
+    home.script({"text": "done"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    (home.work / "buddy.toml").write_text(config.read_text())
+    done = home.run("exec", "--config", "buddy.toml", "go")
+    assert (done.code, "ignoring" in done.err) == (0, False)
+
+
 def test_a_script_can_park_its_question_and_somebody_decides_it_later(home: Home) -> None:
     home.script(shell("touch made"), {"text": "made it"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"

@@ -56,7 +56,8 @@ def _undecided(options: Options) -> "tuple[str, Trust, list[Effect]] | None":
     from buddy.approvals.trust import Trust, effects_of
     from buddy.cli.settings import places_of
 
-    trust, effects = Trust(places_of(options).state_dir), effects_of(root)
+    trust, used = Trust(places_of(options).state_dir), os.path.realpath(options.config or "")
+    effects = [effect for effect in effects_of(root) if os.path.join(root, effect.name) != used]  # noqa: PTH118 - as above
     return (root, trust, effects) if effects and trust.answer(root) is None else None
 
 
