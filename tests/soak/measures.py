@@ -12,6 +12,8 @@ UNITS = {"rss": "MiB", "descriptors": "", "threads": "", "processes": "", "disk"
 MIB = 1024 * 1024
 WARM_SECONDS = 20.0
 """What a daemon uses in its first seconds says nothing about growth."""
+BEGINNING = 0.1
+"""Nor does the first tenth of all the time, in which the first copies are made and the first pages are pruned."""
 
 
 class Sample(Struct, frozen=True):
@@ -72,7 +74,8 @@ def trend_of(samples: list[Sample], name: str) -> Trend | None:
     What one daemon uses differs from what the next one does for the whole of its life, so the samples of a daemon count
     as one for the confidence, however many there are.
     """
-    warm = [one for one in samples if one.age >= WARM_SECONDS]
+    begun = samples[-1].at * BEGINNING if samples else 0.0
+    warm = [one for one in samples if one.at >= begun and one.age >= WARM_SECONDS]
     if len(warm) < 10:
         return None
     hours, values = [one.at / 3600 for one in warm], [one.values[name] for one in warm]
