@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ READ = {"calls": [{"name": "read_file", "args": {"path": "a.txt"}}]}
 WRITE = {"calls": [{"name": "write_file", "args": {"path": "in/here/b.txt", "content": "one\ntwo\n"}}]}
 SCRIPT: list[Reply] = [
     section("^both", WRITE, shell("echo more >> in/here/b.txt; rm a.txt"), {"text": "done"}),
-    section("^read", READ, {"text": "read"}),
+    section("^read", READ, shell("cat a.txt | sort; ls"), {"text": "read"}),
     section("^fail", shell("echo partly > part.txt; exit 3"), {"text": "failed"}),
     section("^lock", shell("mkdir -p locked; echo x > locked/file; echo x > free"), {"text": "done"}),
     section("^close", shell("echo changed > closed/file"), {"text": "done"}),
@@ -92,6 +93,17 @@ async def test_calls_that_only_read_leave_no_checkpoint(client: WireClient, daem
     assert await changed(client, session_id) == []
     with_nothing = await client.ask("restore_files", {"dryRun": False}, session_id)
     assert (with_nothing["restored"], with_nothing["conflicts"]) == ([], [])
+
+
+async def test_what_a_command_that_only_reads_costs_is_not_a_look_at_the_files(tmp_path: Path) -> None:
+    with Daemon(tmp_path, script=SCRIPT) as daemon:
+        (daemon.workspace / "a.txt").write_text("hello")
+        async with wire_client(daemon) as client:
+            session_id = await start(client, daemon, approvalPolicy="all")
+            await run(client, session_id, "read")
+            assert list(daemon.state_dir.rglob("checkpoints.db")) == []
+            await run(client, session_id, "long")
+            assert names((await changed(client, session_id))[0]["payload"]["files"]) == [("long.txt", "added")]
 
 
 async def test_a_call_that_failed_or_was_cancelled_is_undone_too(client: WireClient, daemon: Daemon) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from buddy.targets.reading_commands import only_reads
+from buddy.targets.reading_commands import only_reads, only_reads_anywhere
 
 READS = [
     *("true", "ls -la", "cat a.txt | head -5", "cd src && ls", "rg foo src", "grep -rn 'x y' . 2>/dev/null"),
@@ -34,3 +34,15 @@ def test_a_command_that_only_reads_is_found(command: str) -> None:
 @pytest.mark.parametrize("command", WRITES)
 def test_what_may_write_or_would_notice_that_it_cannot_is_not(command: str) -> None:
     assert not only_reads(command)
+
+
+@pytest.mark.parametrize(
+    "command", ["sort *", "ls | uniq ?", "sed -n 1p *", "rg x *", "cd a && find * -name x", "touch x"]
+)
+def test_without_a_sandbox_a_file_named_like_an_option_may_be_what_writes(command: str) -> None:
+    assert not only_reads_anywhere(command)
+
+
+@pytest.mark.parametrize("command", ["true", "ls *", "cat a.txt | sort | uniq -c", "grep -rn x ."])
+def test_what_has_no_such_option_only_reads_anywhere(command: str) -> None:
+    assert only_reads_anywhere(command)

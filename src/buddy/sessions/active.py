@@ -101,11 +101,17 @@ class ActiveRun:
         self.emit(ToolClaimed(call_id=call_id, attempt=1, tier=tier, target=target, digest=digest))
         # Qualified by run: after a prune, earlier call ids are unknown, and some models reuse them.
         row = Rows(claim=Claim(f"{self.run_id}/{call_id}", 1, digest))
+        intent = self._intents.pop(call_id, None)
+        if not self.files.needs_begin(call_id, intent):
+            await self._journal.commit(row, durable=True)
+            faults.reached("claim.after")
+            return
         # The look at the files takes about as long as syncing the claim to the disk. The call waits for both.
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._journal.commit(row, durable=True))
-                group.create_task(self.files.begin(self.run_id, call_id, self._intents.pop(call_id, None)))
+                group.create_task(self.files.begin(self.run_id, call_id, intent))
+                # Not in a task: so it is written at once, with what was recorded in this iteration of the event loop.
+                await self._journal.commit(row, durable=True)
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         faults.reached("claim.after")

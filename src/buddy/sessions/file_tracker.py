@@ -1,8 +1,8 @@
 """Records what each call of a session changes in its workspace.
 
 Invariants: a checkpoint is begun while its call is claimed, before the call starts; what a call changed is looked
-for while the run goes on, and recorded before the next such call begins and before the run ends; if checkpoints fail,
-the run goes on and the user learns of it once.
+for while the run goes on, and recorded before the next such call begins and before the run ends; a command that is
+known to only read has none; if checkpoints fail, the run goes on and the user learns of it once.
 """
 
 import asyncio
@@ -19,10 +19,12 @@ from buddy.errors import LogError
 from buddy.log.contract import Log
 from buddy.protocol.events import WarningRaised
 from buddy.protocol.file_events import ChangedFile, FilesChanged
-from buddy.protocol.intents import Fetch, Intent, Write
+from buddy.protocol.intents import Exec, Fetch, Intent, Write
 from buddy.sessions.journal import Journal
 from buddy.sessions.past import read_pages
 from buddy.sessions.state import SessionFold
+from buddy.targets.contract import Terminal
+from buddy.targets.reading_commands import only_reads_anywhere
 from buddy.tools.contract import Place
 
 WATCHES = ("agent", "checks", "run")
@@ -48,6 +50,8 @@ class FileTracker:
         self._place = place
         self._journal = journal
         self._begun: dict[str, CallKey] = {}
+        self._reading: set[str] = set()
+        """Calls that only read, which have no checkpoint."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._watched: CallKey | None = None
         self._is_warned = False
@@ -64,10 +68,17 @@ class FileTracker:
 
     # --- calls ----------------------------------------------------------------------------------------------------
 
-    async def begin(self, run_id: str, call_id: str, intent: Intent | None) -> None:
-        """A call is about to start. A watched run has a checkpoint already."""
+    def needs_begin(self, call_id: str, intent: Intent | None) -> bool:
+        """Whether a call needs a checkpoint before it starts. A watched run has one already."""
         if self.why_off or self._watched is not None or isinstance(intent, Fetch):
-            return
+            return False
+        if self._only_reads(intent):
+            self._reading.add(call_id)
+            return False
+        return True
+
+    async def begin(self, run_id: str, call_id: str, intent: Intent | None) -> None:
+        """A call that needs a checkpoint is about to start."""
         await self.settle()
         # Noted first: if this is cancelled while the store is at work, the checkpoint is ended with the run.
         self._begun[call_id] = key = CallKey(self._session_id, run_id, call_id)
@@ -76,7 +87,7 @@ class FileTracker:
 
     async def uncovered(self, intent: Intent) -> str:
         """What could not be brought back if this changed it; empty if all could."""
-        if self.why_off or self._checkpoints is None or isinstance(intent, Write | Fetch):
+        if self.why_off or self._checkpoints is None or isinstance(intent, Write | Fetch) or self._only_reads(intent):
             return ""
         try:
             return describe(await self._checkpoints.look(self.scope()))
@@ -86,6 +97,9 @@ class FileTracker:
     def end_soon(self, run_id: str, call_id: str) -> None:
         """A call has its result, or will get none."""
         if self.why_off or run_id == self._finished:
+            return
+        if call_id in self._reading:
+            self._reading.discard(call_id)
             return
         key = self._begun.pop(call_id, None) or CallKey(self._session_id, run_id, call_id)
         self._spawn(self._split(call_id) if self._watched is not None else self._end(key, call_id))
@@ -151,6 +165,12 @@ class FileTracker:
     def scope(self) -> Scope:
         """The entire workspace."""
         return self._scope(None)
+
+    def _only_reads(self, intent: Intent | None) -> bool:
+        """Whether it is a command that changes nothing. In a shared pane, a word may be somebody's alias."""
+        if not isinstance(intent, Exec) or intent.agent is not None or isinstance(self._place.target, Terminal):
+            return False
+        return only_reads_anywhere(intent.command)
 
     def _scope(self, intent: Intent | None) -> Scope:
         root = self._place.root
