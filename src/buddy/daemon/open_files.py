@@ -95,6 +95,10 @@ class SessionFiles:
         self._session_ids = session_ids
 
     @property
+    def is_connected(self) -> bool:
+        return self._all.find(self._session_ids) is not None
+
+    @property
     def is_writable(self) -> bool:
         found = self._all.find(self._session_ids)
         return found is not None and found[1].writes

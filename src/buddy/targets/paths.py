@@ -9,6 +9,7 @@ Invariants:
 
 import errno
 import os
+import stat as modes
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -140,6 +141,9 @@ class _Walk:
 
     def _read_link(self, name: str) -> str | None:
         try:
+            # Most names are no links, and a link that cannot be read is an exception, which takes longer than a look.
+            if not modes.S_ISLNK(os.lstat(name, dir_fd=self.directory).st_mode):
+                return None
             return os.readlink(name, dir_fd=self.directory)
         except OSError as error:
             if error.errno in (errno.EINVAL, errno.ENOENT):

@@ -51,6 +51,11 @@ class EditorFiles(Protocol):
     """What a person has open in an editor, by canonical path; nothing of it is sure to be answered."""
 
     @property
+    def is_connected(self) -> bool:
+        """Whether there is an editor to ask."""
+        ...
+
+    @property
     def is_writable(self) -> bool:
         """Whether the editor takes a new text for what it has open."""
         ...
@@ -106,8 +111,8 @@ async def nobody_asked(_question: PersonQuestion) -> PersonAnswer:
 class Call(Struct, frozen=True):
     """One running call: its place, its nonce, where its output goes meanwhile, and who allowed it.
 
-    `outside` is the real path outside the workspace that it was approved to read, if it reads there. `ask` asks the
-    session's user for data.
+    `path` is the real path that its intent names, if it names one. `outside` is the same if that is outside the
+    workspace and was approved. `ask` asks the session's user for data.
     """
 
     call_id: str
@@ -118,6 +123,7 @@ class Call(Struct, frozen=True):
     outside: str = ""
     session_id: str = ""
     ask: Callable[[PersonQuestion], Awaitable[PersonAnswer]] = nobody_asked
+    path: str = ""
 
 
 class Tool(Protocol, Generic[Args_contra]):

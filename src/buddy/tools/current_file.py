@@ -31,10 +31,11 @@ class CurrentFile(Struct, frozen=True):
 
 async def unsaved_of(path: str, saved: bytes, place: Place) -> bytes | None:
     """The text that a person has in an editor at a canonical path, if it is not saved."""
-    if place.editor is None or len(saved) > MAX_UNSAVED or b"\0" in saved[:8192]:
+    editor = place.editor
+    if editor is None or not editor.is_connected or len(saved) > MAX_UNSAVED or b"\0" in saved[:8192]:
         return None
     info = await place.target.stat(path, root=place.root)
-    shown = await place.editor.read(path, info.modified_ns) if info is not None else None
+    shown = await editor.read(path, info.modified_ns) if info is not None else None
     return None if shown is None or len(shown) > MAX_UNSAVED else unsaved_text(saved, shown)
 
 

@@ -62,7 +62,7 @@ class ReadFile:
         size = len(content)
         if size >= MAX_FILE and (info := await place.target.stat(args.path, root=place.root)):
             size = max(info.size, size)
-        path = await place.target.locate(args.path, root=place.root)
+        path = call.path or await place.target.locate(args.path, root=place.root)
         unsaved = await unsaved_of(path, content, place)
         if unsaved is not None:
             await note_seen(path, unsaved, place)

@@ -34,6 +34,7 @@ from buddy.protocol.events import Recovery, ToolCall, ToolResult
 from buddy.protocol.intents import Other
 from buddy.protocol.shapes import ToolFailure
 from buddy.steps import Steps, Turns, take_turns
+from buddy.targets.contract import OnOutput
 from buddy.tools.contract import Call, Output, Resumable, Tool
 from buddy.tools.registry import Registry
 
@@ -196,7 +197,7 @@ class Dispatch:
             text = decoders[stream].decode(data)
             await run.stream_output(call.item.call_id, stream, text)
 
-        under_way = replace(_call_of(run, call, prepared), on_output=on_output)
+        under_way = _call_of(run, call, prepared, on_output)
         faults.reached("tool.run.before")
         deadline = asyncio.timeout(prepared.tool.timeout)
         try:
@@ -243,12 +244,13 @@ async def _no_output(_stream: Literal["stdout", "stderr"], _data: bytes) -> None
     pass
 
 
-def _call_of(run: Run, call: OpenCall, prepared: PreparedCall) -> Call:
+def _call_of(run: Run, call: OpenCall, prepared: PreparedCall, on_output: OnOutput = _no_output) -> Call:
     """The call as its tool sees it."""
     call_id, intent = call.item.call_id, prepared.question.intent
-    outside = intent.path if isinstance(intent, Other) and intent.is_outside else None
+    path = (intent.path or "") if isinstance(intent, Other) else ""
+    outside = path if isinstance(intent, Other) and intent.is_outside else ""
     nonce, ask = nonce_of(run.session_id, call_id), partial(run.ask_person, call_id)
-    return Call(call_id, run.place, nonce, _no_output, call.by, outside or "", run.session_id, ask)
+    return Call(call_id, run.place, nonce, on_output, call.by, outside, run.session_id, ask, path)
 
 
 def _shown_arguments(arguments: str) -> Steps[dict[str, Any]]:
