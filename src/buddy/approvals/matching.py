@@ -98,10 +98,10 @@ def may_name(wanted: str, given: str) -> str | None:
     wanted, given = wanted.casefold(), given.casefold()
     if wanted not in given and not _OPEN.search(wanted) and not _OPEN.search(given):
         return None  # most words of a long text
-    return next((name for name in _names(given) if _may_be(wanted, name)), None)
+    return next((name for name in names_for(given) if _may_be(wanted, name)), None)
 
 
-def _names(given: str) -> tuple[str, ...]:
+def names_for(given: str) -> tuple[str, ...]:
     """`gcc-12` is `gcc`, too; a denial of one is for both."""
     return (given, *names_of(given)) if len(given) < MAX_NAME else (given,)
 
@@ -114,18 +114,24 @@ def _loosely(pattern: Sequence[str], words: Words) -> bool:
 
 
 def _may_be(name: str, given: str) -> bool:
-    """Whether a word may name this program; a wildcard in the command may expand to it.
-
-    So may a variable, a substitution or braces, if the rest of the word says something.
-    """
+    """Whether a word may name this program; a wildcard in the command may expand to it."""
     if fnmatch.fnmatchcase(given, name):
         return True
+    expanded = expansion_of(given)
+    return expanded is not None and fnmatch.fnmatchcase(name, expanded)
+
+
+def expansion_of(given: str) -> str | None:
+    """The glob of what the name in a command may expand to; None if it is what it says.
+
+    A variable, a substitution or braces may be anything, if the rest of the word says something.
+    """
     if len(given) >= MAX_NAME:
-        return False
+        return None
     spelled = _EXPANDED.sub("*", given)
     if spelled != given and len(re.sub(r"[^a-z0-9]", "", spelled)) < 2:
-        return False
-    return re.search(r"[*?\[]", spelled) is not None and fnmatch.fnmatchcase(name, spelled)
+        return None
+    return spelled if re.search(r"[*?\[]", spelled) else None
 
 
 def _after(plain: Sequence[str], given: Words) -> Words | None:
@@ -187,14 +193,14 @@ def expands_to(glob: str, path: str) -> bool:
 
 def host_matches(pattern: str, host: str) -> bool:
     """`*.example.com` matches every name below it; all spellings of a name are equal."""
-    name = _normalize_host(host)
+    name = normalize_host(host)
     if pattern.startswith("*."):
-        return name.endswith(f".{_normalize_host(pattern[2:])}")
-    return name == _normalize_host(pattern)
+        return name.endswith(f".{normalize_host(pattern[2:])}")
+    return name == normalize_host(pattern)
 
 
 @lru_cache(4096)
-def _normalize_host(host: str) -> str:
+def normalize_host(host: str) -> str:
     try:
         return normal_host(host)
     except (ToolError, ValueError):

@@ -70,8 +70,7 @@ class Permissions:
         denied = rules.judge(as_command)
         if denied.decision == "deny":
             return denied
-        has_denials = any(rule.decision == "deny" and rule.tool in (None, "run_shell") for rule in rules.rules)
-        if has_denials and typed.submits and not typed.after.is_known and opinion.decision != "deny":
+        if rules.denies_commands and typed.submits and not typed.after.is_known and opinion.decision != "deny":
             why = "what is in the pane's input line is not known, so no rule that denies can be checked; C-c clears it"
             return Opinion("ask", why, must_ask=True)
         return opinion
@@ -84,7 +83,7 @@ class Permissions:
     def closed_now(self) -> Callable[[str], bool]:
         """The same for many files at once: the rules are read now."""
         rules = self._rules()
-        if not any(rule.decision == "deny" for rule in rules.rules):
+        if not rules.denies:
             return lambda _: False
 
         def is_closed(path: str) -> bool:
@@ -133,7 +132,8 @@ class Permissions:
     def find_grant(self, question: Question, now: Moment) -> str | None:
         """The id of a granted rule that has not expired and allows this."""
         self._granted = {granted.rule: granted for granted in self.grants(now)}
-        opinion = Rules(self._granted).judge(subject_of(question.tool, question.intent, self._root))
+        rules = Rules(self._granted, index_above=len(self._granted))  # few, and other ones each time
+        opinion = rules.judge(subject_of(question.tool, question.intent, self._root))
         return opinion.rule_id if opinion.decision == "allow" else None
 
 

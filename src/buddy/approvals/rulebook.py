@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 MAX_WARNINGS = 5
+MAX_JOINED = 16
+"""Folders with rules of their own, for which those of the user and theirs are kept together."""
 
 
 class RuleBook:
@@ -37,6 +39,7 @@ class RuleBook:
         self._stamp = self._stamp_now()
         self._problem = ""
         self._projects: dict[str, tuple[object, tuple[Rule, ...]]] = {}
+        self._joined: dict[str, tuple[Rules, tuple[Rule, ...], Rules]] = {}
         if self._configured:
             self._own = _read(self._configured, self._path)
 
@@ -101,7 +104,14 @@ class RuleBook:
         from buddy.approvals.rules import Rules
 
         own, project = self._current(), self._project_rules(root)
-        return Rules((*own.rules, *project)) if project else own
+        if not project:
+            return own
+        known = self._joined.get(root)
+        if known is None or known[0] is not own or known[1] is not project:
+            known = self._joined[root] = own, project, Rules((*own.rules, *project))
+            if len(self._joined) > MAX_JOINED:
+                del self._joined[next(iter(self._joined))]
+        return known[2]
 
     def _project_rules(self, root: str) -> "tuple[Rule, ...]":
         stamp = self.trust.stamp(root)

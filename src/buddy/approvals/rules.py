@@ -5,14 +5,13 @@ proven to be a plain list of words is never allowed by a rule; a denied path is 
 """
 
 import fnmatch
-import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from buddy.approvals.globs import glob_matches, is_wild, literal_glob
@@ -26,6 +25,8 @@ from buddy.approvals.matching import (
     words_may_match,
 )
 from buddy.approvals.questions import Opinion, RuleDecision
+from buddy.approvals.rule import Rule, Subject
+from buddy.approvals.rule_index import RuleIndex
 from buddy.characters import find_deceptive
 from buddy.config.validation import explain, origin_of
 from buddy.errors import UserError
@@ -36,88 +37,17 @@ from buddy.tools.shell.programs import takes_data
 from buddy.tools.shell.unwrap import MAX_STARTS, is_open, possible
 
 _CONTEXT = frozenset({"cd", "pushd", "popd", "exec", "set", "shopt", "export", "alias", "unset", "umask", "ulimit"})
+_DECISIONS: tuple[RuleDecision, ...] = ("deny", "ask", "allow")
 LEVELS = ("host", "confined", "container")
-
-
-class Rule(Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[permissions.rules]]`. Every key that is set must match; `argv` has one glob per word.
-
-    A command is allowed in `cwd` alone, which is the root of the workspace unless it is set. `scripts` are the files
-    that it ran when the rule was made, each with its digest; it is allowed while they are the same. So is the tool of
-    a server while its `definition` is.
-    """
-
-    decision: RuleDecision
-    tool: str | None = None
-    argv: tuple[str, ...] | None = None
-    path: str | None = None
-    host: str | None = None
-    sandbox: Literal["host", "confined", "container"] | None = None
-    target: str | None = None
-    workspace: str | None = None
-    network: bool | None = None
-    cwd: str | None = None
-    scripts: tuple[str, ...] | None = None
-    definition: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.argv is not None and not self.argv:
-            raise ValueError("argv is empty; name at least the program, or omit it")
-        if self.cwd is not None and is_wild(self.cwd):
-            raise ValueError("cwd has a wildcard; name one directory, relative to the workspace")
-
-    @property
-    def rule_id(self) -> str:
-        """The same for equal rules, wherever they are written."""
-        return hashlib.sha256(msgspec.json.encode(self.as_table(), order="sorted")).hexdigest()[:8]
-
-    def as_table(self) -> dict[str, object]:
-        """The rule as it is written in a file."""
-        return {key: value for key, value in msgspec.to_builtins(self).items() if value is not None}
-
-    @property
-    def is_literal(self) -> bool:
-        """Whether its words match exactly one command."""
-        return self.argv is not None and not any(map(is_wild, self.argv))
-
-    def describe(self) -> str:
-        parts = [f"tool {self.tool}"] if self.tool else []
-        parts += [" ".join(self.argv)] if self.argv else []
-        named = (("path", self.path), ("host", self.host), ("target", self.target), ("workspace", self.workspace))
-        parts += [f"{name} {value}" for name, value in (*named, ("cwd", self.cwd)) if value]
-        files = [line.partition("  ")[2] for line in self.scripts or ()]
-        parts += [f"while unchanged: {' '.join(files)}"] if files else []
-        parts += ["with any arguments, while its definition is unchanged"] if self.definition else []
-        parts += [f"{'with' if self.network else 'without'} network"] if self.network is not None else []
-        return f"{self.decision} {', '.join(parts) or 'everything'}"
-
-
-class Subject(Struct, frozen=True):
-    """What rules judge: a call of a tool, and the command, path or host it is about.
-
-    `scripts` are the files that the command runs, written as in a rule. `outside`: it would leave a sandbox. `strays`:
-    why what it writes is not where its words say.
-    """
-
-    tool: str
-    command: str | None = None
-    path: str | None = None
-    host: str | None = None
-    sandbox: str = "host"
-    target: str = "local"
-    workspace: str = ""
-    cwd: str = "."
-    network: bool = False
-    outside: bool = False
-    strays: str = ""
-    scripts: tuple[str, ...] = ()
-    definition: str = ""
-    """A digest of what a server's tool is; empty for other tools."""
+FEW = 32
+"""Up to this number of rules, trying all is faster than an index."""
 
 
 class Rules:
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+    def __init__(self, rules: Iterable[Rule] = (), *, index_above: int = FEW) -> None:
         self.rules = tuple(rules)
+        self._is_indexed = len(self.rules) > index_above
+        self.denies = any(rule.decision == "deny" for rule in self.rules)
         self._is_strict = any(rule.decision != "allow" for rule in self.rules)
         self._names_anything = any(rule.path is not None or rule.host is not None for rule in self.rules)
 
@@ -131,7 +61,7 @@ class Rules:
         )
         unseen = find_deceptive(subject.path or "") or find_deceptive(subject.host or "")
         outdated: Opinion | None = None
-        for decision in ("deny", "ask", "allow"):
+        for decision in _DECISIONS:
             for rule in self._of(decision, subject, named):
                 if rule.argv is not None:
                     continue
@@ -160,11 +90,11 @@ class Rules:
         by_name: dict[str, list[Words]] = {}
         for words in inner:
             by_name.setdefault(words[0], []).append(words)
-        if len(inner) >= MAX_STARTS and any(rule.decision == "deny" for rule in self.rules):
+        if len(inner) >= MAX_STARTS and self.denies:
             return Opinion("deny", "it contains more commands than deny rules can check")
         named = mentions_in(inner, parsed.files, subject.workspace, subject.cwd) if self._names_anything else Mentions()
         for decision in ("deny", "ask"):
-            for rule in self._of(decision, subject, named):
+            for rule in self._of(decision, subject, named, inner):
                 if rule.argv in (None, ("**",)) or _denies_any(rule.argv or (), by_name):
                     return Opinion(
                         rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id, by_rule=True
@@ -174,9 +104,8 @@ class Rules:
     def _allowed(self, subject: Subject, commands: Sequence[Words], *, has_pipe: bool) -> Opinion:
         used: list[Rule] = []
         for words in commands:
-            fitting = [
-                rule for rule in self._of("allow", subject, Mentions()) if words_match(rule.argv or ("**",), words)
-            ]
+            concerned = self._of("allow", subject, Mentions(), (words,))
+            fitting = [rule for rule in concerned if words_match(rule.argv or ("**",), words)]
             if not fitting:
                 return Opinion(None, f"no rule allows {' '.join(words)[:120]}")
             judged = [(rule, _objection(rule, words, subject, has_pipe=has_pipe)) for rule in fitting]
@@ -191,8 +120,23 @@ class Rules:
             return Opinion("ask", f"rule {ids} would allow it, but {changed}", ids)
         return Opinion("allow", f"by rule {ids}: {'; '.join(rule.describe() for rule in dict.fromkeys(used))}", ids)
 
-    def _of(self, decision: RuleDecision, subject: Subject, named: Mentions) -> Iterable[Rule]:
-        return (rule for rule in self.rules if rule.decision == decision and _concerns(rule, subject, named))
+    def _of(
+        self, decision: RuleDecision, subject: Subject, named: Mentions, commands: Collection[Words] = ()
+    ) -> Iterable[Rule]:
+        tried = self._indexes[decision].find(subject, named, commands) if self._is_indexed else self.rules
+        return (rule for rule in tried if rule.decision == decision and _concerns(rule, subject, named))
+
+    @cached_property
+    def denies_commands(self) -> bool:
+        """Whether any rule may deny a command; a tool is named exactly here."""
+        return any(rule.decision == "deny" and rule.tool in (None, "run_shell") for rule in self.rules)
+
+    @cached_property
+    def _indexes(self) -> dict[RuleDecision, RuleIndex]:
+        return {decision: self._index(decision) for decision in _DECISIONS}
+
+    def _index(self, decision: RuleDecision) -> RuleIndex:
+        return RuleIndex([rule for rule in self.rules if rule.decision == decision], allows=decision == "allow")
 
 
 def read_rules(table: Mapping[str, object], source: str = "") -> Rules:
