@@ -13,8 +13,7 @@ from bench.benchmarks import Benchmark, Contender
 from bench.figures import Metric, Sample
 from bench.setup import Setup
 from buddy.checkpoints.checkpoints import Checkpoints
-from buddy.checkpoints.store import Scope
-from buddy.checkpoints.windows import CallKey
+from buddy.checkpoints.contract import CallKey, Scope
 
 FILES = 50_000
 IN_FOLDER = 50

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from buddy.checkpoints.windows import CallKey
+from buddy.checkpoints.contract import CallKey
 from tests.checkpoints.trees import make_repository, picture
 from tests.checkpoints.workspace import Workspace
 
@@ -16,7 +16,7 @@ UNDO = CallKey("sess_a", "", "undo")
 SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from buddy.checkpoints.windows import CallKey
+from buddy.checkpoints.contract import CallKey
 from tests.checkpoints.workspace import Workspace
 
 MESS = "echo more >> tracked; rm gone; mkdir new; head -c 100000 /dev/zero > new/large; chmod 600 mode; mv from to"

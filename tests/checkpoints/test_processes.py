@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from buddy.checkpoints.contract import CallKey, Ended, Scope
 from buddy.checkpoints.limits import MIB, CheckpointLimits
-from buddy.checkpoints.store import Ended, Scope
-from buddy.checkpoints.windows import CallKey
 from buddy.sessions.file_history import Step, combine
 from tests.checkpoints.trees import picture
 from tests.checkpoints.workspace import Workspace
@@ -20,8 +19,8 @@ DIES = """
 import asyncio, os, sys
 from pathlib import Path
 from buddy.checkpoints.checkpoints import Checkpoints
-from buddy.checkpoints.store import Scope
-from buddy.checkpoints.windows import CallKey
+from buddy.checkpoints.contract import Scope
+from buddy.checkpoints.contract import CallKey
 
 async def main(state, root):
     checkpoints = Checkpoints(Path(state))

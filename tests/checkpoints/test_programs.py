@@ -12,8 +12,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from buddy.checkpoints.contract import Ended
 from buddy.checkpoints.entries import Change
-from buddy.checkpoints.store import Ended
 from buddy.sessions.file_history import Step, combine
 from tests.checkpoints.trees import Picture, make_repository, picture
 from tests.checkpoints.workspace import Workspace

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from buddy.checkpoints.contract import CallKey, Scope
 from buddy.checkpoints.limits import MIB, CheckpointLimits
 from buddy.checkpoints.listing import describe
 from buddy.checkpoints.reading import SETTLED_NS
-from buddy.checkpoints.store import Scope
-from buddy.checkpoints.windows import CallKey
 from tests.checkpoints.trees import git, make_repository, picture
 from tests.checkpoints.workspace import Workspace
 

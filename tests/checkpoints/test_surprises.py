@@ -9,9 +9,8 @@ from typing import Any, cast
 import pytest
 
 from buddy.checkpoints.checkpoints import CheckpointError
+from buddy.checkpoints.contract import CallKey, Scope
 from buddy.checkpoints.entries import entry_of
-from buddy.checkpoints.store import Scope
-from buddy.checkpoints.windows import CallKey
 from tests.checkpoints.trees import make_repository
 from tests.checkpoints.workspace import Workspace
 

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Self
 
 from buddy.checkpoints.checkpoints import Checkpoints
+from buddy.checkpoints.contract import CallKey, Conflict, Coverage, Ended, Plan, Scope
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.limits import CheckpointLimits
-from buddy.checkpoints.planning import Conflict, Plan
-from buddy.checkpoints.store import Coverage, Ended, Scope
-from buddy.checkpoints.windows import CallKey
 
 _numbers = itertools.count(1)
 

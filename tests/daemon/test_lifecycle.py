@@ -275,3 +275,15 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
         os.kill(daemon.pid(), signal.SIGTERM)
         assert daemon.wait() in (0, 1)
         sys.stdout.write(daemon.log())
+
+
+def test_an_idle_daemon_does_not_load_what_only_sessions_need(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path)
+    daemon.start(PYTHONPROFILEIMPORTTIME="1")
+    try:
+        loaded = {line.rpartition("|")[2].strip() for line in daemon.output().splitlines() if "|" in line}
+    finally:
+        daemon.stop()
+    assert "buddy.daemon.server" in loaded
+    needless = {"sqlite3", "difflib", "html.entities", "httptools", "buddy.git", "buddy.backends.native.loop"}
+    assert loaded & needless == set()

@@ -1,7 +1,8 @@
 """The checkpoint store for the rest of the program: asynchronous, on a thread of its own, opened when it is needed.
 
 Invariants: at most one operation runs at a time; an operation that was started is finished even if nobody waits for it
-any more; a store that cannot be used turns checkpoints off with a reason, and no run fails because of it.
+any more; a store that cannot be used turns checkpoints off with a reason, and no run fails because of it. Neither the
+thread nor the store's modules, SQLite among them, are loaded before the first operation.
 """
 
 import asyncio
@@ -9,25 +10,17 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from buddy.checkpoints.contract import CallKey, Conflict, Coverage, Ended, Plan, Recorded, Scope, Usage
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.limits import CheckpointLimits
-from buddy.checkpoints.planning import Conflict, Plan, plan
-from buddy.checkpoints.pruning import Usage, forget_session, make_room, prune, prune_if_due, usage
-from buddy.checkpoints.restore_records import (
-    close_checkpoint,
-    finish_restore,
-    record_restore,
-    unfinished_restores,
-    unrecorded_calls,
-)
-from buddy.checkpoints.restoring import carry_out
-from buddy.checkpoints.rows import load_changes
-from buddy.checkpoints.store import Coverage, Ended, Recorded, Scope, Store
-from buddy.checkpoints.windows import CallKey
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from buddy.checkpoints.operations import Operations
 
 FOLDER = "checkpoints"
 SLICE = 0.2
@@ -44,17 +37,13 @@ class Checkpoints:
     def __init__(self, state_dir: Path, limits: CheckpointLimits | None = None) -> None:
         self.folder = state_dir / FOLDER
         self.limits = limits or CheckpointLimits()
-        self._thread = ThreadPoolExecutor(1, "checkpoints")
-        self._store: Store | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._operations: Operations | None = None
+        self._is_closed = False
         self._filling: dict[str, asyncio.Task[None]] = {}
 
     async def begin(self, key: CallKey, scope: Scope) -> Coverage:
-        def begin_with_room(store: Store) -> Coverage:
-            if store.contents.is_nearly_full:
-                make_room(store)
-            return store.begin(key, scope)
-
-        coverage = await self._do(begin_with_room)
+        coverage = await self._do(lambda store: store.begin(key, scope))
         if coverage.pending and scope.root not in self._filling:
             task = asyncio.get_running_loop().create_task(self._fill(scope.root))
             self._filling[scope.root] = task
@@ -66,13 +55,7 @@ class Checkpoints:
 
     async def end(self, key: CallKey, scope: Scope) -> Ended | None:
         """What a call changed. Contents that take long are stored in slices, so that other sessions can go on."""
-
-        def end_and_prune(store: Store) -> Ended | list[str] | None:
-            found = store.end(key, scope, may_wait=True)
-            prune_if_due(store)
-            return found
-
-        found = await self._do(end_and_prune)
+        found = await self._do(lambda store: store.end(key, scope))
         if isinstance(found, list):
             await self._fill(scope.root, frozenset(found), END_SECONDS)
             found = await self._do(lambda store: store.conclude(key, scope.root))
@@ -82,7 +65,7 @@ class Checkpoints:
         return await self._do(lambda store: store.split(key, following, scope))
 
     async def changes(self, checkpoints: Sequence[str]) -> dict[str, Recorded]:
-        if self._store is None and not self.folder.exists():
+        if self._operations is None and not self.folder.exists():
             return {}
         return await self._do(lambda store: store.changes(checkpoints))
 
@@ -91,74 +74,57 @@ class Checkpoints:
 
     async def read(self, contents: Iterable[bytes]) -> dict[bytes, bytes]:
         """Contents by their ids, as far as they are kept."""
-
-        def read(store: Store) -> dict[bytes, bytes]:
-            found = {one: store.contents.get(one) for one in contents}
-            return {one: data for one, data in found.items() if data is not None}
-
-        return await self._do(read)
+        return await self._do(lambda store: store.read(contents))
 
     async def plan(
         self, scope: Scope, wanted: Sequence[Change], force: frozenset[str], refuse: Callable[[str], str | None]
     ) -> Plan:
-        def make(store: Store) -> Plan:
-            with store.transaction(scope) as workspace:
-                return plan(workspace, wanted, force, refuse)
-
-        return await self._do(make)
+        return await self._do(lambda store: store.plan(scope, wanted, force, refuse))
 
     async def record_restore(self, key: CallKey, root: str, steps: Sequence[Change], detail: str) -> None:
         """Commit what a restore is about to do."""
-        await self._do(lambda store: record_restore(store, key, root, steps, detail))
+        await self._do(lambda store: store.record_restore(key, root, steps, detail))
 
     async def restore(self, checkpoint: str, scope: Scope) -> tuple[list[Change], list[Conflict]]:
         """Do what was recorded; returns what was done, also by an earlier process, and what could not be."""
-
-        def restore(store: Store) -> tuple[list[Change], list[Conflict]]:
-            steps = load_changes(store.db, checkpoint)
-            with store.transaction(scope) as workspace:
-                problems = carry_out(workspace, store.contents, steps, store.limits.max_file)
-                failed = {problem.path for problem in problems}
-                done = [step for step in steps if step.path not in failed]
-                workspace.look_at(step.path for step in steps)
-            finish_restore(store, checkpoint, done)
-            return done, problems
-
-        return await self._do(restore)
+        return await self._do(lambda store: store.restore(checkpoint, scope))
 
     async def unfinished(self) -> list[tuple[str, str, str]]:
         """Restores that were recorded and not reported: checkpoint, session, detail."""
-        if self._store is None and not self.folder.exists():
+        if self._operations is None and not self.folder.exists():
             return []
-        return await self._do(unfinished_restores)
+        return await self._do(lambda store: store.unfinished())
 
     async def unrecorded(self, session_id: str) -> list[CallKey]:
         """Calls of a session whose changes may be missing in its log."""
-        if self._store is None and not self.folder.exists():
+        if self._operations is None and not self.folder.exists():
             return []
-        return await self._do(lambda store: unrecorded_calls(store, session_id))
+        return await self._do(lambda store: store.unrecorded(session_id))
 
     async def adopt(self, key: CallKey) -> None:
         """Go on with a call that an earlier process began."""
-        await self._do(lambda store: store.windows.adopt(key))
+        await self._do(lambda store: store.adopt(key))
 
     async def report(self, checkpoint: str) -> None:
         """What the checkpoint says is in the session's log."""
-        await self._do(lambda store: close_checkpoint(store, checkpoint))
+        await self._do(lambda store: store.report(checkpoint))
 
     async def usage(self) -> Usage:
-        return await self._do(usage)
+        return await self._do(lambda store: store.usage())
 
     async def prune(self, session_id: str | None = None) -> None:
         """Remove what is too old, or the checkpoints of a deleted session, if there is a store."""
         if self.folder.exists():
-            await self._do(lambda store: prune(store) if session_id is None else forget_session(store, session_id))
+            await self._do(lambda store: store.prune(session_id))
 
     async def close(self) -> None:
         for task in list(self._filling.values()):
             task.cancel()
-        if self._store is not None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
+        self._is_closed = True
+        if self._thread is None:
+            return
+        if self._operations is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._operations.close)
         self._thread.shutdown(wait=False)
 
     async def _fill(self, root: str, first: frozenset[str] | None = None, seconds: float = math.inf) -> None:
@@ -169,16 +135,21 @@ class Checkpoints:
             pending = await self._do(lambda store, wanted=left: store.fill(root, SLICE, wanted))
             left = pending if first is None else left & pending
 
-    async def _do(self, work: Callable[[Store], Result]) -> Result:
+    async def _do(self, work: "Callable[[Operations], Result]") -> Result:
         def run() -> Result:
-            if self._store is None:
-                self._store = Store(_make_private(self.folder), self.limits)
-            return work(self._store)
+            from buddy.checkpoints.operations import Operations
 
-        try:
-            started = asyncio.get_running_loop().run_in_executor(self._thread, run)
-        except RuntimeError as error:  # the executor was shut down
-            raise CheckpointError("the checkpoint store is closed") from error
+            if self._operations is None:
+                self._operations = Operations(_make_private(self.folder), self.limits)
+            return work(self._operations)
+
+        if self._is_closed:
+            raise CheckpointError("the checkpoint store is closed")
+        if self._thread is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._thread = ThreadPoolExecutor(1, "checkpoints")
+        started = asyncio.get_running_loop().run_in_executor(self._thread, run)
         try:
             # Shielded: a cancelled caller must not leave the store in the middle of something unrecorded.
             return await asyncio.shield(started)

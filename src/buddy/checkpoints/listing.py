@@ -1,10 +1,9 @@
 """Changes as people read them: which files, how many lines, and what is left out."""
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
+from buddy.checkpoints.contract import Coverage
 from buddy.checkpoints.entries import Change, Entry, shown_path
-from buddy.checkpoints.store import Coverage
 
 MAX_COUNTED = 4 * 1024 * 1024
 MAX_PAIRS = 1_000_000
@@ -52,6 +51,8 @@ def _compare(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
     old, new = old[start : len(old) - stop], new[start : len(new) - stop]
     if not old or not new or len(old) * len(new) > MAX_PAIRS:
         return len(new), len(old)
+    import difflib
+
     same = sum(block.size for block in difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
     return len(new) - same, len(old) - same
 

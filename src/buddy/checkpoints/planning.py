@@ -8,8 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from msgspec import Struct
-
+from buddy.checkpoints.contract import Conflict, Plan
 from buddy.checkpoints.entries import UNKNOWN, Change, Entry, is_same, shown_path
 from buddy.checkpoints.workspace import Workspace
 
@@ -19,18 +18,6 @@ NOT_SEEN = "it may have been changed since: what the call left was not kept"
 NOT_EMPTY = "the directory has other files in it"
 MOVED = "it was moved here, and its old place is not restored"
 OTHER_KIND = "a pipe, socket or device is there now"
-
-
-class Conflict(Struct, frozen=True):
-    path: str
-    why: str
-
-
-class Plan(Struct, frozen=True):
-    """`steps` lead from what is there now to what should be; `conflicts` are left alone."""
-
-    steps: tuple[Change, ...]
-    conflicts: tuple[Conflict, ...]
 
 
 def plan(

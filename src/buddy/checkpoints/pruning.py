@@ -8,9 +8,8 @@ count, too.
 import os
 import time
 
-from msgspec import Struct
-
 from buddy.checkpoints import pins
+from buddy.checkpoints.contract import Usage
 from buddy.checkpoints.store import Store
 
 DAY = 24 * 3600
@@ -22,17 +21,6 @@ SELECT id FROM contents WHERE id NOT IN (
 )
 """
 _BORROWING = "SELECT id, path FROM roots WHERE id IN (SELECT root FROM files WHERE substr(content, 1, 4) = x'6769743a')"
-
-
-class Usage(Struct, frozen=True):
-    """What the store holds; sizes are in bytes. `pinned` is the part that is packs of repositories."""
-
-    size: int
-    limit: int
-    pinned: int
-    contents: int
-    checkpoints: int
-    workspaces: int
 
 
 def usage(store: Store) -> Usage:

@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterable
 
 from buddy import faults
+from buddy.checkpoints.contract import CallKey
 from buddy.checkpoints.database import tick
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.rows import add_changes
 from buddy.checkpoints.store import Store
-from buddy.checkpoints.windows import CallKey
 
 _RECORD = """
 INSERT INTO checkpoints (id, root, session, run, call, state, created, detail, began)

@@ -13,8 +13,9 @@ from contextlib import suppress
 
 from buddy import faults
 from buddy.checkpoints.contents import Contents
+from buddy.checkpoints.contract import Conflict
 from buddy.checkpoints.entries import Change, Entry, is_same
-from buddy.checkpoints.planning import CHANGED, NOT_EMPTY, NOT_KEPT, Conflict, current_entry, similar_paths
+from buddy.checkpoints.planning import CHANGED, NOT_EMPTY, NOT_KEPT, current_entry, similar_paths
 from buddy.checkpoints.reading import Folder
 from buddy.checkpoints.workspace import Workspace
 

@@ -7,69 +7,26 @@ has them, and survives the process in between; the store is private and never le
 
 import os
 import sqlite3
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
-
 from buddy import faults
 from buddy.checkpoints import pins
 from buddy.checkpoints.contents import Contents
+from buddy.checkpoints.contract import CallKey, Coverage, Ended, Recorded, Scope
 from buddy.checkpoints.database import open_database, tick
-from buddy.checkpoints.entries import Change
 from buddy.checkpoints.limits import CheckpointLimits
 from buddy.checkpoints.rows import RootRow, load_changes, load_files, root_row, save_files, save_root
 from buddy.checkpoints.seeding import Seed
-from buddy.checkpoints.windows import CallKey, Window, Windows
+from buddy.checkpoints.windows import Window, Windows
 from buddy.checkpoints.workspace import Workspace
 
 MAX_WORKSPACES = 4
 """How many are kept in memory; the others are read from the store when they are needed."""
 SCAN_SECONDS = 30.0
 """How long the look after a call may take to find what changed; what it does not reach is nobody's."""
-
-
-class Scope(Struct, frozen=True):
-    """What a checkpoint watches: a workspace, or only some paths in it, relative to it.
-
-    `parent` is the session that waits for this one.
-    """
-
-    root: str
-    paths: tuple[str, ...] | None = None
-    parent: str = ""
-    private: tuple[str, ...] = ()
-    is_closed: Callable[[str], bool] = lambda _: False
-
-
-class Coverage(Struct, frozen=True):
-    """What a checkpoint leaves out."""
-
-    skipped: Mapping[str, str] = {}
-    unknown: int = 0
-    pending: int = 0
-    is_partial: bool = False
-    is_off: str = ""
-
-
-class Ended(Struct, frozen=True):
-    """What a call changed; `overlaps` are other sessions that worked in the same place meanwhile."""
-
-    checkpoint: str
-    changes: tuple[Change, ...]
-    coverage: Coverage
-    overlaps: tuple[str, ...] = ()
-    is_recovered: bool = False
-
-
-class Recorded(Struct, frozen=True):
-    """What a checkpoint changed, and when it began and ended by the store's clock; 0 if that is not known."""
-
-    changes: list[Change]
-    began: int = 0
-    ended: int = 0
 
 
 class Store:

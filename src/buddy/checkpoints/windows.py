@@ -9,11 +9,11 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
 
+from buddy.checkpoints.contract import CallKey
 from buddy.checkpoints.database import tick
 from buddy.checkpoints.entries import Change, is_same
 from buddy.checkpoints.holders import Holder
@@ -29,18 +29,6 @@ ON CONFLICT (id) DO UPDATE SET state = 'open', holder = excluded.holder
 _ADOPT = """
 UPDATE checkpoints SET state = 'open', ended = 0, holder = ? WHERE id = ? AND state IN ('open', 'found')
 """
-
-
-class CallKey(Struct, frozen=True):
-    """A call of a run; with an empty call, the run as a whole."""
-
-    session: str
-    run: str
-    call: str = ""
-
-    @property
-    def checkpoint(self) -> str:
-        return "cp_" + sha256(f"{self.session}/{self.run}/{self.call}".encode()).hexdigest()[:26]
 
 
 class Window(Struct, frozen=True):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from buddy.config.resolve import Resolved
 from buddy.config.server_address import password_in, without_credentials
-from buddy.daemon.session_model import BuddyAgent
+from buddy.daemon.session_model import AgentWithModel
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.events import ModelSwitched, WarningRaised
 from buddy.protocol.shapes import Endpoint, ModelInUse
@@ -18,7 +18,7 @@ from buddy.sessions.session import Session
 async def adopt(session: Session, offered: Endpoint, recorded: Endpoint, by: str) -> None:
     """Use what is offered; `recorded` is the same without its keys."""
     agent = session.backend
-    if not isinstance(agent, BuddyAgent):
+    if not isinstance(agent, AgentWithModel):
         return
     before, after = agent.session_model.would_be(agent.session_model.endpoint), agent.session_model.would_be(recorded)
     names_endpoint = bool(offered.base_url or offered.model or offered.api or offered.context_limit)
@@ -34,7 +34,7 @@ async def adopt(session: Session, offered: Endpoint, recorded: Endpoint, by: str
     await _switch(session, agent, replace(recorded, keyed=has_key), by)
 
 
-async def _switch(session: Session, agent: BuddyAgent, endpoint: Endpoint, by: str) -> None:
+async def _switch(session: Session, agent: AgentWithModel, endpoint: Endpoint, by: str) -> None:
     model, previous = agent.session_model, agent.session_model.endpoint
     before = _names(agent)
     model.endpoint = endpoint
@@ -52,7 +52,7 @@ async def _switch(session: Session, agent: BuddyAgent, endpoint: Endpoint, by: s
 def model_in_use(session: Session) -> ModelInUse:
     """The session's model; of other agents' models, the server is unknown."""
     agent = session.backend
-    if isinstance(agent, BuddyAgent):
+    if isinstance(agent, AgentWithModel):
         return agent.session_model.in_use
     model = agent.model()
     return ModelInUse(model.profile, model.model, model.api)
@@ -60,14 +60,14 @@ def model_in_use(session: Session) -> ModelInUse:
 
 async def renew_key(session: Session) -> None:
     """Use the key that is there now, unless a run is active."""
-    if isinstance(session.backend, BuddyAgent) and not session.runs.is_busy:
+    if isinstance(session.backend, AgentWithModel) and not session.runs.is_busy:
         await session.backend.renew_key()
 
 
 def check_key(session: Session) -> None:
     """Refuse a message to a model whose key no client has sent since the runtime was started."""
     agent = session.backend
-    missing = agent.session_model.missing_key if isinstance(agent, BuddyAgent) else ""
+    missing = agent.session_model.missing_key if isinstance(agent, AgentWithModel) else ""
     if missing:
         raise ProtocolError(
             "PROVIDER_NOT_CONFIGURED",
@@ -84,7 +84,7 @@ def _same(one: Resolved, other: Resolved) -> bool:
     return facts(one) == facts(other)
 
 
-def _names(agent: BuddyAgent) -> dict[str, str]:
+def _names(agent: AgentWithModel) -> dict[str, str]:
     used = agent.session_model.in_use
     names = {"profile": used.profile, "model": used.model, "api": used.api, "baseUrl": used.base_url}
     return {name: value for name, value in names.items() if value}

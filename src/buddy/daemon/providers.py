@@ -1,15 +1,19 @@
 """From a resolved profile to its provider and its credentials."""
 
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from buddy.config.resolve import Resolved
 from buddy.config.settings import LOCAL_URL
 from buddy.models.contract import Provider
 from buddy.models.credentials import ApiKey, Credentials
-from buddy.models.http.pool import Pool
-from buddy.models.listing import Listing, Listings, list_models
-from buddy.models.retry import Patience, RetryingProvider
 from buddy.scrub import Scrubber
+
+if TYPE_CHECKING:
+    from buddy.models.http.pool import Pool
+    from buddy.models.listing import Listing, Listings
+    from buddy.models.retry import Patience
 
 
 class Providers:
@@ -18,35 +22,51 @@ class Providers:
     def __init__(self, auth_file: Path, scrubber: Scrubber) -> None:
         self._auth_file = auth_file
         self._scrubber = scrubber
-        self._listings = Listings()
-        self._pool = Pool()
         self._patience: dict[tuple[str, float | None], Patience] = {}
 
     def make(self, resolved: Resolved) -> Provider:
+        from buddy.models.retry import Patience
+
         credentials = find_credentials(resolved, self._auth_file, self._scrubber)
         endpoint = resolved.base_url, resolved.retry_seconds
         patience = self._patience.setdefault(endpoint, Patience(resolved.retry_seconds))
         return make_provider(resolved, credentials, self._listings, self._pool, patience)
 
-    async def list_models(self, resolved: Resolved) -> Listing:
+    async def list_models(self, resolved: Resolved) -> "Listing":
         """What the server offers, as far as it says so within seconds."""
+        from buddy.models.listing import list_models
+
         return await list_models(
             resolved.base_url, find_credentials(resolved, self._auth_file, self._scrubber), api=resolved.api
         )
 
     def close(self) -> None:
-        self._pool.close()
+        if "_pool" in vars(self):
+            self._pool.close()
+
+    @cached_property
+    def _listings(self) -> "Listings":
+        from buddy.models.listing import Listings
+
+        return Listings()
+
+    @cached_property
+    def _pool(self) -> "Pool":
+        from buddy.models.http.pool import Pool
+
+        return Pool()
 
 
 def make_provider(
     resolved: Resolved,
     credentials: Credentials,
-    listings: Listings,
-    pool: Pool | None = None,
-    patience: Patience | None = None,
+    listings: "Listings",
+    pool: "Pool | None" = None,
+    patience: "Patience | None" = None,
 ) -> Provider:
     """The model of a resolved profile; each wire is imported when it is first needed."""
     from buddy.models.catalog_provider import CatalogProvider
+    from buddy.models.retry import RetryingProvider
     from buddy.models.wires import Endpoint, make_wire
 
     if resolved.api == "scripted":

@@ -14,7 +14,6 @@ from buddy.approvals.rulebook import RuleBook
 from buddy.backends.choose import NATIVE
 from buddy.backends.contract import Backend
 from buddy.backends.droid.credentials import factory_key
-from buddy.backends.native.prompt import PromptSettings
 from buddy.config.places import Places
 from buddy.config.resolve import profile_names
 from buddy.config.settings import Config, ToolSettings
@@ -43,7 +42,7 @@ from buddy.daemon.projects import Projects, choose_store
 from buddy.daemon.providers import Providers
 from buddy.daemon.pump import LineCache
 from buddy.daemon.session_list import SessionList
-from buddy.daemon.session_model import BuddyAgent, SessionModels
+from buddy.daemon.session_model import SessionModels
 from buddy.daemon.session_place import place_of
 from buddy.daemon.tracing import start_tracing
 from buddy.errors import ProtocolError, UserError
@@ -284,6 +283,9 @@ class Runtime:
         other = self.agents.backend(started, model)
         if other is not None:
             return other
+        from buddy.backends.native.prompt import PromptSettings
+        from buddy.daemon.buddy_agent import BuddyAgent
+
         named = profile or (None if started.provider == "default" else started.provider)
         agent = self.configuration.current.agent
         instructions = (options.system_prompt if options else None) or agent.system_prompt

@@ -35,7 +35,7 @@ from buddy.errors import BuddyError, UserError
 from buddy.protocol.daemon_requests import RestartDaemon
 from buddy.sessions.forking import discard_incomplete
 from buddy.sessions.handing_over import announce, hold, settle
-from buddy.targets.confine.deferred import prove_soon
+from buddy.targets.confine.deferred import prove_if_unknown
 
 STOP_SECONDS = 10.0
 
@@ -132,7 +132,7 @@ class _Daemon:
         recovered = await self._runtime.sessions.recover() if self._runtime.fleet is None else []
         log.info("configuration %s", self._runtime.configuration.describe())
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
-        prove_soon(str(self._places.state_dir))
+        prove_if_unknown(str(self._places.state_dir))
         gc.freeze()  # what the start allocated stays, so the collector can skip it
         server = await loop.create_unix_server(lambda: _AcceptedLink(self._runtime), sock=listening, backlog=BACKLOG)
         async with asyncio.TaskGroup() as group:

@@ -5,13 +5,12 @@ needs says so and waits for a client that has it; choosing a model never sends a
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
 from buddy.backends.choose import NATIVE
 from buddy.backends.contract import Run
-from buddy.backends.native.loop import Native
-from buddy.backends.native.prompt import PromptSettings
 from buddy.config.resolve import Resolved, resolve_profile
 from buddy.config.server_address import password_in, without_credentials
 from buddy.config.settings import Config
@@ -19,12 +18,12 @@ from buddy.daemon.client_keys import ClientKeys
 from buddy.daemon.configuration import Configuration
 from buddy.errors import UserError
 from buddy.models.contract import Provider
-from buddy.models.listing import Listing
-from buddy.models.only_model import find_only_model
 from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.requests import StartSession
 from buddy.protocol.shapes import Endpoint, ModelInUse, SessionOptions
-from buddy.tools.source import ToolSource
+
+if TYPE_CHECKING:
+    from buddy.models.listing import Listing
 
 
 class SessionModels:
@@ -35,7 +34,7 @@ class SessionModels:
         configuration: Configuration,
         keys: ClientKeys,
         make: Callable[[Resolved], Provider],
-        list_models: Callable[[Resolved], Awaitable[Listing]],
+        list_models: "Callable[[Resolved], Awaitable[Listing]]",
     ) -> None:
         self.keys = keys
         self._configuration = configuration
@@ -74,6 +73,8 @@ class SessionModels:
         resolved = _try(self._configuration.current, env, (_profile_of(request.provider, options), None))
         if resolved is None or resolved.model or resolved.api == "scripted":
             return request
+        from buddy.models.only_model import find_only_model
+
         only = await find_only_model(resolved, self._list)
         named = replace(endpoint, model=only) if endpoint is not None else None
         model = options.model if endpoint is not None else f"{resolved.profile}/{only}"
@@ -159,35 +160,15 @@ class SessionModel:
         await self._models.keys.wait_changed(self.session_id)
 
 
-class BuddyAgent(Native):
-    """Buddy's own agent with its session's model."""
+@runtime_checkable
+class AgentWithModel(Protocol):
+    """A backend whose model is its session's: Buddy's own agent."""
 
-    def __init__(
-        self,
-        model: SessionModel,
-        tools: ToolSource,
-        has_room: Callable[[], bool],
-        settings: PromptSettings,
-        chosen: tuple[str | None, str | None],
-    ) -> None:
-        self.session_model = model
-        super().__init__(model.choose, tools, has_room, settings, *chosen)
+    session_model: SessionModel
 
-    async def execute(self, run: Run) -> None:
-        while self.session_model.missing_key:
-            await self.session_model.wait_for_key(run)
-            await self.choose_again()
-        await super().execute(run)
+    async def choose_again(self, chosen: tuple[str | None, str | None] | None = None) -> None: ...
 
-    async def choose_again(self, chosen: tuple[str | None, str | None] | None = None) -> None:
-        """Choose the provider as it was chosen last, or by these names: what they stand for has changed."""
-        before, self._provider = self._provider, self._choose(*(chosen or self.session_model.chosen))
-        await before.close()
-
-    async def renew_key(self) -> None:
-        """Use the key that a client has sent since the provider was made."""
-        if self.session_model.missing_key or self.session_model.has_newer_key():
-            await self.choose_again()
+    async def renew_key(self) -> None: ...
 
 
 def _endpoint_of(started: SessionStarted) -> Endpoint | None:

@@ -10,8 +10,8 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from buddy.checkpoints.contract import Recorded
 from buddy.checkpoints.entries import Change, is_same
-from buddy.checkpoints.store import Recorded
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody, ModelRequest, ToolCall, ToolResult

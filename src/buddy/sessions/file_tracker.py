@@ -11,10 +11,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 
 from buddy.checkpoints.checkpoints import CheckpointError, Checkpoints
+from buddy.checkpoints.contract import CallKey, Coverage, Ended, Scope
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.listing import contents_of, count_lines, describe, is_counted, listed, name_of
-from buddy.checkpoints.store import Coverage, Ended, Scope
-from buddy.checkpoints.windows import CallKey
 from buddy.errors import LogError
 from buddy.log.contract import Log
 from buddy.protocol.events import WarningRaised

@@ -13,11 +13,9 @@ from msgspec.structs import replace
 
 from buddy.approvals.questions import Question
 from buddy.checkpoints.checkpoints import CheckpointError, Checkpoints
+from buddy.checkpoints.contract import CallKey, Conflict, Scope
 from buddy.checkpoints.entries import Change, Entry, shown_path
 from buddy.checkpoints.listing import contents_of, describe, listed, name_of
-from buddy.checkpoints.planning import Conflict
-from buddy.checkpoints.store import Scope
-from buddy.checkpoints.windows import CallKey
 from buddy.errors import ProtocolError
 from buddy.log.contract import Claim, Log
 from buddy.protocol.file_events import FilesRestored

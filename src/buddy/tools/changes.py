@@ -4,8 +4,6 @@ Invariants: the text has at most `limit` characters and says where it was cut. T
 what changes is split into lines, and no more of it than can be compared or shown.
 """
 
-import difflib
-
 LIMIT = 64 * 1024
 # Beyond this many pairs of lines a detailed comparison can take seconds; the whole block is then shown as replaced.
 MAX_PAIRS = 250_000
@@ -90,6 +88,8 @@ def _hunks(old: list[str], new: list[str]) -> list[str]:
     if (len(old) - start - stop) * (len(new) - start - stop) <= MAX_PAIRS:
         context = max(0, start - 3)
         tail = max(0, stop - 3)
+        import difflib
+
         hunks = list(difflib.unified_diff(old[context : len(old) - tail], new[context : len(new) - tail]))[2:]
         return [_shift(line, context) for line in hunks]
     removed, added = old[start : len(old) - stop], new[start : len(new) - stop]

@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from buddy.checkpoints.checkpoints import Checkpoints
-from buddy.checkpoints.store import Scope
+from buddy.checkpoints.contract import Scope
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_session
 from buddy.errors import SessionElsewhere

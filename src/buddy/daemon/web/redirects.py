@@ -4,9 +4,7 @@ Invariants: only their owner can read them; they are removed when the link has e
 """
 
 import asyncio
-import html
 import os
-import secrets
 from pathlib import Path
 
 _PAGE = """<!doctype html>
@@ -26,6 +24,9 @@ class Redirects:
         self._remove_all()
 
     def create(self, link: str, seconds: float) -> Path:
+        import html
+        import secrets
+
         path = self._folder / f"console-{secrets.token_hex(8)}.html"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -81,6 +81,13 @@ def prove_soon(state_dir: str) -> None:
     loop.call_later(SOON_SECONDS, lambda: loop.run_in_executor(None, prove, state_dir))
 
 
+def prove_if_unknown(state_dir: str) -> None:
+    """The same if nobody knows yet whether it works here; otherwise the first session proves it again."""
+    last = read_verdict(state_dir)
+    if last is None or not last.method:
+        prove_soon(state_dir)
+
+
 def _was_probed() -> bool:
     if "buddy.targets.confine.probe" not in sys.modules:
         return False
