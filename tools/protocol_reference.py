@@ -23,9 +23,10 @@ _ID_PATTERN = re.compile(r"\^(\w+_)")
 
 def render(text: str) -> str:
     """The document with every table as the types say it now."""
+    known = shapes()
 
     def fill(block: re.Match[str]) -> str:
-        shape = shapes()[block[2]].get(block[3])
+        shape = known[block[2]].get(block[3])
         if shape is None:
             raise SystemExit(f"error: no {block[2]} {block[3]}")
         return f"{block[1]}{table_of(shape)}{block[4]}"
