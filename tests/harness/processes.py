@@ -29,7 +29,8 @@ CANARY = "canary-0b52f6c19d7e4a83"
 PATIENCE = 120.0
 POLL_SECONDS = 0.01
 
-_CALLERS_OWN = ("BUDDY_", "AGENT_", "XDG_", "NO_COLOR", "PYTHON", "OTEL_", "TMUX")
+# The size too: a worker of xdist has one of its own, and programs believe it rather than their terminal.
+_CALLERS_OWN = ("BUDDY_", "AGENT_", "XDG_", "NO_COLOR", "PYTHON", "OTEL_", "TMUX", "COLUMNS", "LINES")
 
 
 def clean_environment(**more: str) -> dict[str, str]:
