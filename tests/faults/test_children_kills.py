@@ -37,6 +37,7 @@ POINTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_a_parent_killed_anywhere_finds_its_sub_agents_again(tmp_path: Path, point: str) -> None:
     scenario = Scenario(tmp_path / "scenario", SCRIPT)

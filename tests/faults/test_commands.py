@@ -7,6 +7,8 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from buddy.protocol.envelopes import Event, parse_incoming
 from buddy.protocol.events import RunComplete
 from tests.faults.driver import ENDLESS
@@ -44,6 +46,7 @@ async def recorded(scenario: Scenario, *outputs: str) -> Recorded:
 # --- a full disk ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_for_a_moment_costs_nothing_twice(tmp_path: Path) -> None:
     dry = Scenario(tmp_path / "dry")
     listing = tmp_path / "boundaries"

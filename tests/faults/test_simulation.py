@@ -14,7 +14,7 @@ from tests.faults.simulation import Simulation
 from tests.harness.checker import check
 
 CHUNKS = 8
-FIRST, COUNT = map(int, os.environ.get("FAULT_SEEDS", "1:100").split(":"))
+FIRST, COUNT = map(int, os.environ.get("FAULT_SEEDS", "1:40").split(":"))
 MANY = 400
 
 

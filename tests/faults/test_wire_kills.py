@@ -111,6 +111,7 @@ async def killed_in_every_phase(daemon: Daemon, server: Server) -> tuple[str, st
     return session_id, run_id
 
 
+@pytest.mark.slow
 @every
 async def test_a_daemon_killed_in_the_middle_of_a_reply_sends_all_of_it_again(tmp_path: Path, dialect: Dialect) -> None:
     server = Server(dialect)
