@@ -27,7 +27,9 @@ if not IS_WORKER:
 # Properties try different values each time on a developer's machine, and the same ones in CI.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("dev", deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+PROFILE = "ci" if os.environ.get("CI") else "dev"
+settings.load_profile(PROFILE)
+settings.register_profile("quick", settings.get_profile(PROFILE), max_examples=25)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -55,6 +57,12 @@ def temporal() -> Iterator[Temporal]:
 
 def _interrupt(number: int, _: object) -> None:
     raise KeyboardInterrupt(number)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A run without the slow tests tries fewer values."""
+    if "not slow" in config.option.markexpr:
+        settings.load_profile("quick")
 
 
 def pytest_unconfigure() -> None:
