@@ -25,6 +25,13 @@ def anywhere(home: Home, request: pytest.FixtureRequest) -> Iterator[Home]:
     home.run("daemon", "stop")
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, str]:
+    """A session that nothing is added to, for all tests of what is refused."""
+    home = Home(tmp_path_factory.mktemp("begun") / "home")
+    return home, session_of(home.script(*REPLIES).run("exec", "one"))
+
+
 def session_of(done: Finished) -> str:
     return next(line for line in done.err.splitlines() if line.startswith("session ")).split()[1]
 
@@ -45,6 +52,7 @@ def test_a_message_continues_the_last_session_here(anywhere: Home) -> None:
     assert prompts(anywhere, session_of(begun)) == ["one", "two", "three"]
 
 
+@pytest.mark.slow
 def test_a_message_continues_a_session_by_its_id(anywhere: Home) -> None:
     begun = anywhere.script(*REPLIES).run("exec", "one")
     anywhere.run("exec", "another session")
@@ -54,6 +62,7 @@ def test_a_message_continues_a_session_by_its_id(anywhere: Home) -> None:
     assert prompts(anywhere, session_of(begun)) == ["one", "two", "three"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "stdin"),
     [
@@ -90,6 +99,7 @@ def test_without_a_new_prompt_the_last_answer_is_printed_again(home: Home) -> No
     assert prompts(home, session_of(begun)) == ["one"]
 
 
+@pytest.mark.slow
 def test_what_is_said_for_one_run_applies_to_it(home: Home) -> None:
     home.script({"text": "first"}, shell("echo ran >> ran"), shell("echo ran >> ran")).run("exec", "one")
     stopped = home.run("exec", "-c", "two", "--approve", "all", "--max-turns", "1")
@@ -129,12 +139,12 @@ def test_nobody_is_waited_for_in_a_session_that_asks(home: Home) -> None:
         (["resume", "--last", "--approve", "all"], "--approve only goes with a prompt"),
     ],
 )
-def test_what_cannot_apply_is_the_users_error(home: Home, words: list[str], said: str) -> None:
-    begun = home.script(*REPLIES).run("exec", "one")
+def test_what_cannot_apply_is_the_users_error(begun: tuple[Home, str], words: list[str], said: str) -> None:
+    home, session_id = begun
     done = home.run(*words)
     assert (done.code, done.out) == (64, "")
     assert said in done.err.splitlines()[0]
-    assert prompts(home, session_of(begun)) == ["one"]
+    assert prompts(home, session_id) == ["one"]
 
 
 def test_no_session_here_is_the_users_error(home: Home) -> None:
@@ -143,6 +153,7 @@ def test_no_session_here_is_the_users_error(home: Home) -> None:
     assert "no session in" in done.err
 
 
+@pytest.mark.slow
 def test_a_busy_session_is_left_alone(home: Home) -> None:
     with home.script(SLOW).start("exec", "go", "--approve", "all", "--stream-json") as running:
         session_id = running.wait_for("tool_output").session_id
@@ -157,6 +168,7 @@ def test_a_busy_session_is_left_alone(home: Home) -> None:
     assert prompts(home, session_id) == ["go"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_is_neither_resumed_nor_cancelled_by_a_message(home: Home) -> None:
     with home.script(SLOW, {"text": "recovered"}).start("exec", "go", "--approve", "all", "--stream-json") as running:
         session_id = running.wait_for("tool_output").session_id
@@ -168,6 +180,7 @@ def test_an_interrupted_run_is_neither_resumed_nor_cancelled_by_a_message(home: 
     assert home.run("exec", "-c", "more").code == 0
 
 
+@pytest.mark.slow
 def test_a_prompt_that_was_redacted_is_announced_and_can_be_sent_as_it_is(home: Home) -> None:
     prompt = "decode q7Zp2LxV9mKc4TrB8wYd3NfH6sJg1QaE"
     done = home.script(*REPLIES).run("exec", prompt)

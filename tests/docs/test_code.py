@@ -14,7 +14,8 @@ from buddy.config.load import parse_config
 from buddy.models.script import load_script
 from tests.docs.documents import DOCUMENTS, ROOT, Block, blocks_of, name_of
 
-SECONDS = 60
+# Bounds a hang.
+SECONDS = 240
 RUNNABLE = ("sh run", "python run")
 WITH_CODE = [path for path in DOCUMENTS if any(block.kind in RUNNABLE for block in blocks_of(path))]
 CONFIG = '[models.scripted]\napi = "scripted"\nscript = "{script}"\n'
@@ -71,7 +72,11 @@ def home() -> Iterator[Home]:
         found.run("buddy", "daemon", "stop")
 
 
-@pytest.mark.parametrize("document", WITH_CODE, ids=name_of)
+@pytest.mark.parametrize(
+    "document",
+    [path if path.name == "README.md" else pytest.param(path, marks=pytest.mark.slow) for path in WITH_CODE],
+    ids=name_of,
+)
 def test_the_code_of_a_document_runs_from_top_to_bottom(document: Path, home: Home) -> None:
     output = ""
     for block in blocks_of(document):

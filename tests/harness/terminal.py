@@ -16,7 +16,8 @@ from tests.harness.home import Home
 from tests.harness.processes import BUDDY, PATIENCE
 from tests.harness.scripts import Reply
 
-LOOK_SECONDS = 0.02
+# A look is a process: each wait looks more and more rarely.
+LOOK_SECONDS, RAREST_LOOK_SECONDS = 0.02, 0.1
 # A reply that streams until it is interrupted, however slow the test is.
 ENDLESS: Reply = {"text": "the quick brown fox jumps over the lazy dog. " * 3000, "delay": 0.05}
 
@@ -80,12 +81,14 @@ class Tmux:
 
     def wait_until(self, holds: Callable[[str], bool], *, wanted: str = "", history: bool = False) -> str:
         deadline = time.monotonic() + PATIENCE
+        pause = LOOK_SECONDS
         while True:
             screen = self.screen(history=history)
             if holds(screen):
                 return screen
             assert time.monotonic() < deadline, f"no {wanted!r} on the screen:\n{screen}"
-            time.sleep(LOOK_SECONDS)  # nothing signals that another program has drawn
+            time.sleep(pause)  # nothing signals that another program has drawn
+            pause = min(pause * 1.5, RAREST_LOOK_SECONDS)
 
     @property
     def process(self) -> int:
