@@ -301,6 +301,7 @@ def starts_git(tree: ast.AST) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_no_other_module_starts_git():
     assert starts_git(ast.parse("command = ['git', '-C', root]"))
     assert starts_git(ast.parse("subprocess.run('git status', shell=True)"))

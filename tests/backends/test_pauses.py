@@ -75,6 +75,7 @@ def fill(text: str) -> str:
     return text * (SIZE // len(text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_long_reply_is_examined_in_turns(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with checked_host(tmp_path, StepModel(answer(fill(HOSTILE[name])))) as host, host.client() as client:
@@ -109,6 +110,7 @@ async def test_a_long_call_is_worked_on_in_turns(
     assert calls.most <= MOST_CALLS, json.dumps(arguments)[:100]
 
 
+@pytest.mark.slow
 async def test_a_long_question_is_asked_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = {"path": "new.txt", "content": fill("--token ")}
     model = StepModel(asks_for(call("write_file", arguments)), answer())

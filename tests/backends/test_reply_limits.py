@@ -62,6 +62,7 @@ async def test_a_long_delta_is_recorded_in_small_events(tmp_path: Path) -> None:
         assert max(map(len, tokens)) <= 16 * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [

@@ -49,6 +49,7 @@ def test_the_table_has_every_size_the_floor_and_what_ten_times_more_costs() -> N
     }
 
 
+@pytest.mark.slow
 def test_the_command_measures_parts_by_name() -> None:
     done = _growth("rules", "memory", "--quick")
     assert done.returncode in (0, 1), done.stderr

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from bench.__main__ import BENCHMARKS
 from bench.agents import READ, buddy
 from bench.page import BEGIN, END, PAGE
@@ -15,6 +17,7 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_rows_are_measured_for_floors_and_every_mode_of_buddy() -> None:
     done = bench("start", "warm-exit", "--quick", "--repeat", "1")
     assert done.returncode == 0, done.stderr

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from buddy.checkpoints.contract import CallKey
 from tests.checkpoints.trees import make_repository, picture
 from tests.checkpoints.workspace import Workspace
@@ -86,6 +88,7 @@ async def _lead_back(folder: Path) -> None:
         assert conflicts == []
 
 
+@pytest.mark.slow
 def test_a_restore_that_is_killed_anywhere_is_finished_and_can_be_taken_back(tmp_path: Path) -> None:
     whole = prepare(tmp_path / "whole")
     before = picture(whole.root)

@@ -27,6 +27,7 @@ def ruled(home: Home, *replies: Reply) -> Home:
     return home
 
 
+@pytest.mark.slow
 def test_the_audit_shows_who_decided_what_without_a_daemon(home: Home) -> None:
     ruled(home, shell("echo hi"), shell("curl \x1b[31mx"), shell("touch y"), {"text": "done"})
     assert home.run("exec", "go", "--approve", "all").code == 0
@@ -58,6 +59,7 @@ def test_what_the_audit_cannot_answer_is_one_line_and_a_hint(home: Home) -> None
 DEAD = '\n[[permissions.rules]]\ndecision = "allow"\nargv = ["make", "**"]\n'
 
 
+@pytest.mark.slow
 def test_rules_that_match_nothing_are_named_wherever_somebody_looks(home: Home) -> None:
     ruled(home, {"text": "done"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"
@@ -104,6 +106,7 @@ def stopped(home: Home) -> Iterator[None]:
     home.run("daemon", "stop")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_a_folder_is_asked_about_once_and_the_answer_is_bound_to_its_files(home: Home) -> None:
     ruled(home, {"text": "done"})
@@ -121,6 +124,7 @@ def test_a_folder_is_asked_about_once_and_the_answer_is_bound_to_its_files(home:
             assert b"Trust these" not in terminal.shown
 
 
+@pytest.mark.slow
 def test_a_headless_run_in_an_untrusted_folder_says_so_in_one_line(home: Home) -> None:
     home.script({"text": "done"})
     (home.work / "buddy.toml").write_text(STRICTER)

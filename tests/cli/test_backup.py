@@ -33,6 +33,7 @@ def state_of(daemon: Daemon, session_id: str) -> str:
     return next(one["state"] for one in found if one["sessionId"] == session_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["running", "killed"])
 async def test_a_run_continues_in_what_was_restored(tmp_path: Path, moment: str) -> None:
     copy, daemon = tmp_path / "copy", Daemon(tmp_path, script=SCRIPT)
@@ -60,6 +61,7 @@ async def test_a_run_continues_in_what_was_restored(tmp_path: Path, moment: str)
     assert await violations(daemon) == []
 
 
+@pytest.mark.slow
 def test_what_is_incomplete_damaged_or_newer_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
     assert daemon.run("exec", "count").code == 0

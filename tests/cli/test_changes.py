@@ -26,6 +26,7 @@ def test_the_last_run_that_changed_files_is_shown(home: Home) -> None:
     assert home.run("changes", "--stat").out == done.out
 
 
+@pytest.mark.slow
 def test_everything_and_its_diff(home: Home) -> None:
     assert home.run("changes", "last", "--all").out.split() == ["new.txt", "added", "+2", "-0"]
     diff = home.run("changes", "--diff").out
@@ -34,6 +35,7 @@ def test_everything_and_its_diff(home: Home) -> None:
     assert "\x1b" not in diff
 
 
+@pytest.mark.slow
 def test_a_script_gets_json(home: Home) -> None:
     found = json.loads(home.run("changes", "--json", "--to", "0").out)
     assert [file["path"] for file in found["files"]] == ["new.txt"]

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.harness.home import Home
 from tests.harness.scripts import section, shell, write_config, write_script
 
@@ -76,6 +78,7 @@ def test_a_person_decides_for_a_sub_agent_in_exec(home: Home) -> None:
     assert (home.work / "made").exists()
 
 
+@pytest.mark.slow
 def test_doctor_names_definitions_and_what_is_wrong_with_them(home: Home) -> None:
     folder = prepare(home)
     (folder / "broken.md").write_text("no front matter", encoding="utf-8")

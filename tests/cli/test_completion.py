@@ -40,6 +40,7 @@ def session_of(home: Home) -> str:
     return home.run("completion", "sessions").out.partition("\t")[0]
 
 
+@pytest.mark.slow
 def test_bash_offers_commands_actions_flags_and_sessions(said: Home) -> None:
     assert {"exec", "session", "resume", "completion"} <= set(completed(said, "buddy"))
     assert {"list", "show", "search", "import"} <= set(completed(said, "buddy", "session"))
@@ -76,6 +77,7 @@ def test_fish_offers_them_with_what_they_are(said: Home) -> None:
     assert [line.partition("\t")[0] for line in offered("buddy exec --approve ")] == ["all", "ask", "auto", "none"]
 
 
+@pytest.mark.slow
 def test_zsh_completes_them_on_its_line(said: Home) -> None:
     zsh = shell_of("zsh")
     (said.directory / "buddy.zsh").write_text(said.run("completion", "zsh").out)

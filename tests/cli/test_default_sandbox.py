@@ -64,6 +64,7 @@ def test_what_needs_more_is_asked_on_a_terminal(home: Home, typed: str, made: bo
     assert (home.work / "online").exists() is made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_session_of_a_person_goes_on_without_one(home: Home, changed: bool) -> None:
     """It asks, as somebody was there when it was started; the policy it has now decides whether a denial ends it."""

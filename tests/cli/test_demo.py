@@ -3,6 +3,8 @@
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from buddy.cli.demo.checks import Evidence, expectations
 from tests.harness.home import Home
 
@@ -23,6 +25,7 @@ def test_piped_it_is_short_plain_text_and_leaves_nothing_behind(home: Home) -> N
     assert list(home.work.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_has_colour_unless_that_is_turned_off(home: Home) -> None:
     home.env["TMPDIR"] = str(home.work)
     with home.terminal("demo", "--fast") as terminal:
@@ -34,6 +37,7 @@ def test_on_a_terminal_it_has_colour_unless_that_is_turned_off(home: Home) -> No
     assert b"\x1b" not in terminal.shown
 
 
+@pytest.mark.slow
 def test_when_something_fails_it_says_what_and_keeps_the_evidence(home: Home) -> None:
     programs = home.directory / "bin"
     programs.mkdir()

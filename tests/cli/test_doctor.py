@@ -134,6 +134,7 @@ def test_each_profile_says_its_api_and_where_its_key_comes_from(home: Home) -> N
     assert sum(line.split()[1:2] == ["profile"] for line in lines) == 8  # none for what is built in
 
 
+@pytest.mark.slow
 def test_a_profile_without_its_key_says_what_to_set(home: Home) -> None:
     home.script({"text": "hi"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"
@@ -178,6 +179,7 @@ def test_a_missing_script_is_found(home: Home) -> None:
     assert "can't read script" in line_of(home.run("doctor"), "model")
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_is_shown_with_the_way_to_resume_it(home: Home) -> None:
     with home.script(shell("echo ready; sleep 60")).start("exec", "go", "--approve", "all", "--stream-json") as running:
         session_id = running.wait_for("tool_output").session_id
@@ -226,6 +228,7 @@ def test_a_state_directory_that_is_not_private(tmp_path: Path) -> None:
     assert check_state(tmp_path / "link").status == "fail"
 
 
+@pytest.mark.slow
 def test_a_key_in_a_file_that_others_can_read_is_reported(home: Home) -> None:
     home.script({"text": "hi"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"
@@ -246,6 +249,7 @@ async def test_a_server_without_a_named_model_is_explained(home: Home) -> None:
     assert "its only model is used: only" in line_of(done, "model")
 
 
+@pytest.mark.slow
 def test_the_daemon_is_named_with_its_configuration(home: Home) -> None:
     home.script({"text": "hi"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"
@@ -261,6 +265,7 @@ def test_the_daemon_is_named_with_its_configuration(home: Home) -> None:
         home.run("daemon", "stop")
 
 
+@pytest.mark.slow
 def test_the_model_that_make_local_installs_is_known(home: Home) -> None:
     """Everywhere a person looks: doctor, the first start, the list; and a profile that takes its name is named."""
     packages = home.directory / "packages"

@@ -75,6 +75,7 @@ def chats(model: FakeModel) -> list[Request]:
     return [request for request in model.requests if not request.path.endswith("/models")]
 
 
+@pytest.mark.slow
 async def test_a_shells_environment_is_used_although_a_daemon_runs(stopped: Home) -> None:
     home = stopped
     async with FakeModel(replies("from the first")) as first, FakeModel(replies("from the second")) as second:
@@ -91,6 +92,7 @@ async def test_a_shells_environment_is_used_although_a_daemon_runs(stopped: Home
     assert KEY not in done.err
 
 
+@pytest.mark.slow
 async def test_the_environment_is_used_when_a_session_is_continued(stopped: Home) -> None:
     home = stopped
     async with FakeModel(replies("one")) as first, FakeModel(replies("two")) as second:
@@ -174,6 +176,7 @@ async def test_the_daemons_environment_is_used_by_name_where_a_shell_has_no_mode
         assert f"using that of the daemon's environment: m at {model.base_url}" in done.err
 
 
+@pytest.mark.slow
 async def test_another_file_than_the_daemons_is_named_and_used(stopped: Home) -> None:
     home = stopped
     async with FakeModel(replies("first")) as first, FakeModel(replies("second")) as second:
@@ -224,6 +227,7 @@ async def wire(home: Home) -> AsyncGenerator[WireClient, None]:
         await client.transport.close()
 
 
+@pytest.mark.slow
 async def test_a_recovered_run_waits_for_its_key(stopped: Home) -> None:
     """The key is only in memory: after a kill, the run takes it from the next client that has it."""
     home, hold = stopped, asyncio.Event()
@@ -262,6 +266,7 @@ async def test_a_recovered_run_waits_for_its_key(stopped: Home) -> None:
         assert secret.encode() not in home.everything()
 
 
+@pytest.mark.slow
 async def test_resume_sends_the_key_that_a_recovered_run_needs(stopped: Home) -> None:
     home, restarted = stopped, asyncio.Event()
 
@@ -280,6 +285,7 @@ async def test_resume_sends_the_key_that_a_recovered_run_needs(stopped: Home) ->
         assert (done.code, done.out) == (0, "done\n"), done.err
 
 
+@pytest.mark.slow
 async def test_exec_sends_its_key_again_to_a_daemon_that_came_back(stopped: Home) -> None:
     home, restarted = stopped, asyncio.Event()
 
@@ -297,6 +303,7 @@ async def test_exec_sends_its_key_again_to_a_daemon_that_came_back(stopped: Home
         assert (done.code, done.out) == (0, "done\n"), done.err
 
 
+@pytest.mark.slow
 async def test_a_message_without_the_key_is_refused_with_the_variable(stopped: Home) -> None:
     async with FakeModel(replies("fine")) as model:
         await start_daemon(stopped)
@@ -325,6 +332,7 @@ def test_status_and_start_name_the_websocket_and_its_token(stopped: Home) -> Non
     assert "configuration none" in shown.out
 
 
+@pytest.mark.slow
 def test_everything_that_is_left_is_private(stopped: Home) -> None:
     """Whatever the umask: directories 0700, files 0600."""
     home = stopped.script({"text": "done"})

@@ -68,6 +68,7 @@ async def test_a_model_that_only_the_environment_names_is_asked(home: Home) -> N
         assert asked.headers["authorization"] == "Bearer key-for-the-test"
 
 
+@pytest.mark.slow
 def test_a_long_answer_is_printed_completely(home: Home) -> None:
     text = "".join(f"line {number} größe\n" for number in range(30_000)) + "the end"
     done = home.script({"text": text}).run("exec", "go")
@@ -245,6 +246,7 @@ async def test_an_unknown_context_window_is_reported_with_the_key_to_set(home: H
     assert "assuming 8,192 tokens\nhint: set BUDDY_CONTEXT_LIMIT\n" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [128_000, None])
 async def test_a_long_first_prompt_is_sent_to_a_model_whose_window_only_the_server_knows(
     home: Home, window: int | None

@@ -37,6 +37,7 @@ def test_without_a_prompt_a_terminal_is_not_waited_for(home: Home) -> None:
     assert b"no prompt given" in terminal.shown
 
 
+@pytest.mark.slow
 async def test_several_at_once_share_a_state_directory(home: Home) -> None:
     home.script(shell("echo x >> ledger"), {"text": "done"})
     runs = [asyncio.to_thread(home.run, "exec", f"go {number}", "--approve", "all") for number in range(6)]
@@ -87,6 +88,7 @@ def test_a_reader_that_leaves_early_is_not_an_error(home: Home, command: str) ->
         assert word not in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["", "--stream-json", "--json"])
 def test_a_reader_that_has_left_ends_a_run_with_the_daemon_too(home: Home, form: str) -> None:
     home.script({"text": "word " * 20_000}).run("daemon", "start")

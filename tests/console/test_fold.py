@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,7 @@ def test_both_folds_agree_on_any_log(pure: Pure, events: list[Event]) -> None:
     assert_same(pure, lines)
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(events=logs, data=st.data())
 def test_what_is_delivered_again_changes_nothing(pure: Pure, events: list[Event], data: st.DataObject) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.browser import SCRIPT, console
@@ -9,6 +10,7 @@ from tests.harness.daemon import Daemon
 from tests.harness.postgres import Postgres
 
 
+@pytest.mark.slow
 def test_nodes_are_shown_and_drained(browser: Browser, tmp_path: Path, postgres: Postgres) -> None:
     url = postgres.database()
     first, second = Daemon(tmp_path / "a", script=SCRIPT, web=True), Daemon(tmp_path / "b", script=SCRIPT)

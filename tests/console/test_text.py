@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from buddy.terminal.approval_screen import Asked, approval_text
 from buddy.terminal.escape import escape, escape_all
 from tests.console.conftest import Pure
@@ -9,6 +11,7 @@ from tests.console.conftest import Pure
 WIDE = 100_000
 
 
+@pytest.mark.slow
 def test_every_character_is_spelled_as_in_the_terminal(pure: Pure) -> None:
     characters = [chr(code) for code in range(0x110000)]
     assert pure("visible", characters) == [escape(character) for character in characters]

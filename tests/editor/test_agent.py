@@ -70,6 +70,7 @@ def test_a_denial_reaches_the_model_and_the_turn_goes_on(home: Home) -> None:
     assert not (home.work / "made").exists()
 
 
+@pytest.mark.slow
 def test_an_editor_that_cannot_ask_denies_with_that_reason(home: Home) -> None:
     with AcpClient(home.work, home.env, *HOST) as editor:
         editor.answers.clear()
@@ -102,6 +103,7 @@ def test_a_cancelled_prompt_is_answered_as_cancelled(home: Home) -> None:
         assert editor.prompt(session, "hello again") == "end_turn"
 
 
+@pytest.mark.slow
 def test_a_turn_is_cancelled_while_a_question_is_open(home: Home) -> None:
     with AcpClient(home.work, home.env, *HOST) as editor:
         editor.answers["session/request_permission"] = later
@@ -114,11 +116,13 @@ def test_a_turn_is_cancelled_while_a_question_is_open(home: Home) -> None:
     assert "dismissed" not in home.run("session", "show", session).out
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_an_error_that_says_why(home: Home) -> None:
     with AcpClient(home.work, home.env) as editor, pytest.raises(RefusedError, match="on fire"):
         editor.prompt(editor.open(), "fail now")
 
 
+@pytest.mark.slow
 def test_a_question_that_is_answered_elsewhere_is_withdrawn(home: Home) -> None:
     with AcpClient(home.work, home.env, *HOST) as editor:
         editor.answers["session/request_permission"] = later
@@ -130,6 +134,7 @@ def test_a_question_that_is_answered_elsewhere_is_withdrawn(home: Home) -> None:
         assert editor.withdrawn == [editor.asked[0]["id"]]
 
 
+@pytest.mark.slow
 def test_an_editor_that_dies_loses_nothing(home: Home) -> None:
     with AcpClient(home.work, home.env, *HOST) as editor:
         editor.answers["session/request_permission"] = later
@@ -143,6 +148,7 @@ def test_an_editor_that_dies_loses_nothing(home: Home) -> None:
     assert (home.work / "made").exists()
 
 
+@pytest.mark.slow
 def test_a_message_sent_by_an_editor_that_is_gone_is_accepted(home: Home) -> None:
     with AcpClient(home.work, home.env) as editor:
         session = editor.open()
@@ -172,6 +178,7 @@ def test_what_is_not_understood_is_refused_and_the_connection_stays(home: Home) 
         assert editor.prompt(session, "hello") == "end_turn"
 
 
+@pytest.mark.slow
 def test_terminals_are_for_display(home: Home) -> None:
     with AcpClient(home.work, home.env, *HOST, capabilities=COMPLETE) as editor:
         assert editor.prompt(editor.open(), "make it") == "end_turn"

@@ -88,6 +88,7 @@ async def test_the_python_sdk_drives_a_session(home: Home) -> None:
         await agent.close_session(session_id=session)
 
 
+@pytest.mark.slow
 def test_acpx_runs_a_prompt_and_every_line_is_valid(home: Home) -> None:
     if not NODE.exists() or not ACPX.is_dir():
         reason = "acpx is not installed; .ci/run installs it with npm"

@@ -37,6 +37,7 @@ def test_a_prompt_survives_the_death_of_the_daemon(home: Home) -> None:
     assert (home.work / "made").exists()
 
 
+@pytest.mark.slow
 def test_the_next_prompt_starts_a_daemon_that_was_stopped(home: Home) -> None:
     with AcpClient(home.work, home.env) as editor:
         session = editor.open()
@@ -72,6 +73,7 @@ def test_a_permission_answer_that_is_no_choice_denies(home: Home) -> None:
     assert not (home.work / "made").exists()
 
 
+@pytest.mark.slow
 def test_a_permission_that_is_answered_twice_or_late_counts_once(home: Home) -> None:
     with AcpClient(home.work, home.env, *HOST) as editor:
         editor.answers["session/request_permission"] = later
@@ -87,6 +89,7 @@ def test_a_permission_that_is_answered_twice_or_late_counts_once(home: Home) -> 
     assert not (home.work / "made").exists() and "make it" in home.run("session", "show", session).out
 
 
+@pytest.mark.slow
 def test_an_editor_that_ends_in_the_middle_of_a_line_ends_nothing_else(home: Home) -> None:
     with AcpClient(home.work, home.env) as editor:
         session = editor.open()
@@ -99,6 +102,7 @@ def test_an_editor_that_ends_in_the_middle_of_a_line_ends_nothing_else(home: Hom
     assert home.run("session", "show", session).out.count("hello yourself") == 1
 
 
+@pytest.mark.slow
 def test_a_streaming_prompt_goes_on_after_the_death_of_the_daemon(home: Home) -> None:
     with AcpClient(home.work, home.env) as editor:
         session = editor.open()
@@ -142,6 +146,7 @@ def _answered(editor: AcpClient, session: str) -> None:
 STEPS: list[Callable[[AcpClient, str], None]] = [_opened, _answered, _streaming, _asked, _asked_for_a_file]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS, ids=["opened", "answered", "streaming", "asked", "file"])
 def test_another_editor_takes_over_from_one_that_was_killed(home: Home, step: Callable[[AcpClient, str], None]) -> None:
     (home.work / "a.txt").write_text("one\ntwo\n")

@@ -27,6 +27,7 @@ server.run()
 """
 
 
+@pytest.mark.slow
 def test_the_tools_of_an_editors_server_are_used_and_its_secret_is_not_recorded(home: Home, tmp_path: Path) -> None:
     call = {"name": "mcp__my-words__shout", "args": {"text": "hi"}}
     script = {"on": [section("^shout", {"calls": [call]}, {"text": "shouted"})]}

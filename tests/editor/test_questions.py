@@ -75,6 +75,7 @@ def result_of(editor: AcpClient) -> str:
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "result"),
     [
@@ -92,6 +93,7 @@ def test_an_editor_with_forms_shows_one(home: Home, server: Json, answer: Json, 
         assert result_of(editor) == result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "result"),
     [("choice-1", "accept large"), ("decline", "decline None"), ("unknown", "cancel None")],
@@ -106,6 +108,7 @@ def test_an_editor_without_forms_is_asked_to_choose(home: Home, server: Json, op
         assert result_of(editor) == result
 
 
+@pytest.mark.slow
 def test_what_has_to_be_written_is_answered_elsewhere(home: Home, server: Json) -> None:
     with AcpClient(home.work, home.env, *HOST) as editor:
         session = open_with(editor, server)
@@ -116,6 +119,7 @@ def test_what_has_to_be_written_is_answered_elsewhere(home: Home, server: Json) 
         assert editor.wait(prompt) == {"stopReason": "cancelled"}
 
 
+@pytest.mark.slow
 def test_a_choice_that_is_open_when_the_turn_is_stopped_is_withdrawn(home: Home, server: Json) -> None:
     with AcpClient(home.work, home.env, *HOST) as editor:
         editor.answers["session/request_permission"] = later
@@ -132,6 +136,7 @@ class Answering(SdkClient):
         return AcceptElicitationResponse(action="accept", content={"size": "small"})
 
 
+@pytest.mark.slow
 async def test_the_python_sdk_answers_a_form(home: Home, server: Json) -> None:
     client, (program, *arguments) = Answering(), [*BUDDY, "acp", *HOST]
     async with (

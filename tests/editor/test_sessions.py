@@ -48,6 +48,7 @@ def test_a_session_is_resumed_without_its_history(home: Home) -> None:
         assert editor.text() == "hello yourself" and editor.of("user_message_chunk") == []
 
 
+@pytest.mark.slow
 def test_an_open_question_is_asked_again_after_loading(home: Home) -> None:
     with AcpClient(home.work, home.env, *HOST) as editor:
         editor.answers["session/request_permission"] = later
@@ -125,6 +126,7 @@ def test_commands_are_announced_after_the_answer_and_work(home: Home) -> None:
         assert path.read_text() == "one\ntwo\nthree\n" and "a.txt" in editor.text()
 
 
+@pytest.mark.slow
 def test_a_message_from_elsewhere_is_shown_and_a_prompt_waits_its_turn(home: Home) -> None:
     with AcpClient(home.work, home.env) as editor:
         session = editor.open()
@@ -137,6 +139,7 @@ def test_a_message_from_elsewhere_is_shown_and_a_prompt_waits_its_turn(home: Hom
             assert editor.wait(prompt) == {"stopReason": "cancelled"}
 
 
+@pytest.mark.slow
 def test_resources_of_a_prompt_are_part_of_the_message(home: Home) -> None:
     embedded = {"type": "resource", "resource": {"uri": "file:///x/lib.py", "text": "print(`1`)", "mimeType": "text/x"}}
     link = {"type": "resource_link", "uri": "file:///x/my%20notes.txt", "name": "notes"}
@@ -152,6 +155,7 @@ def test_resources_of_a_prompt_are_part_of_the_message(home: Home) -> None:
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="  # one pixel
 
 
+@pytest.mark.slow
 def test_an_image_of_a_prompt_is_part_of_the_message(home: Home) -> None:
     image = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
     with AcpClient(home.work, home.env) as editor:
@@ -170,6 +174,7 @@ def test_an_image_of_a_prompt_is_part_of_the_message(home: Home) -> None:
     assert '"attachments":[{"blob":' in home.run("session", "export", session).out
 
 
+@pytest.mark.slow
 def test_a_buffer_that_is_not_saved_is_what_the_model_sees(home: Home) -> None:
     saved, unsaved = home.work / "saved.txt", home.work / "unsaved.txt"
     saved.write_text("as on disk\n")

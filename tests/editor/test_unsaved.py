@@ -90,6 +90,7 @@ def test_a_whole_file_replaces_unsaved_text_only_if_the_model_has_read_it(home: 
         assert editor.buffer == (home.work / "a.txt").read_text() == "all new\n"
 
 
+@pytest.mark.slow
 def test_an_editor_that_has_not_noticed_a_change_is_not_believed(home: Home) -> None:
     with Editor(home, "one\ntwo\n") as editor:
         session = editor.open()
@@ -101,6 +102,7 @@ def test_an_editor_that_has_not_noticed_a_change_is_not_believed(home: Home) -> 
         assert editor.results()[-1] == "one\n2\nfour"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [None, {}, {"content": 5}, {"content": "x" * 2_000_000}, {"content": "\ud800"}])
 def test_an_editor_that_gives_no_usable_answer_leaves_what_is_on_disk(home: Home, answer: Json | None) -> None:
     with Editor(home, "") as editor:
@@ -112,6 +114,7 @@ def test_an_editor_that_gives_no_usable_answer_leaves_what_is_on_disk(home: Home
         assert editor.results() == ["one\ntwo"]
 
 
+@pytest.mark.slow
 def test_a_silent_editor_delays_one_call_and_other_clients_read_the_disk(home: Home) -> None:
     with Editor(home, "") as editor:
         editor.answers["fs/read_text_file"] = lambda _: None

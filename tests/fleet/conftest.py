@@ -1,7 +1,7 @@
 """Who places the sessions of a fleet. Each failure is one test, which both placements must pass.
 
 A module whose fleets may be placed by either uses the fixture `placement`: its tests run once with each. With Temporal
-they take longer, and what they prove is mostly below it, so most of those are marked `long`.
+they take longer, and what they prove is mostly below it, so those are marked `slow`, and most of them `long`.
 """
 
 import pytest
@@ -19,7 +19,7 @@ ALWAYS_WITH_TEMPORAL = {
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "placement" in metafunc.fixturenames:
-        marks = () if metafunc.function.__name__ in ALWAYS_WITH_TEMPORAL else pytest.mark.long
+        marks = pytest.mark.slow if metafunc.function.__name__ in ALWAYS_WITH_TEMPORAL else pytest.mark.long
         placements = ["postgres", pytest.param("temporal", marks=marks)]
         metafunc.parametrize("placement", placements, indirect=True)
 

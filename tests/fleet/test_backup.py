@@ -11,6 +11,7 @@ from tests.harness.postgres import Postgres
 pytestmark = pytest.mark.usefixtures("placement")
 
 
+@pytest.mark.slow
 async def test_a_dump_of_a_working_fleet_can_be_restored(tmp_path: Path, postgres: Postgres) -> None:
     (tmp_path / "before").mkdir()
     (tmp_path / "after").mkdir()

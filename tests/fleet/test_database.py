@@ -18,6 +18,7 @@ from tests.harness.wire_client import ErrorResponse, WireClient
 pytestmark = pytest.mark.usefixtures("placement")
 
 
+@pytest.mark.slow
 async def test_a_restarted_database_is_a_pause(tmp_path: Path) -> None:
     with Postgres() as server:
         async with FleetOf(tmp_path, server, "a", "b") as fleet:
@@ -35,6 +36,7 @@ async def test_a_restarted_database_is_a_pause(tmp_path: Path) -> None:
             assert await fleet.violations(session_id) == []
 
 
+@pytest.mark.slow
 async def test_killed_connections_lose_nothing(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
         _, there, session_id = await fleet.stream("b")
@@ -48,6 +50,7 @@ async def test_killed_connections_lose_nothing(tmp_path: Path, postgres: Postgre
         assert await fleet.violations(session_id) == []
 
 
+@pytest.mark.slow
 async def test_a_node_that_hears_nothing_still_delivers_and_serves(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
         _, there, session_id = await fleet.stream()
@@ -64,6 +67,7 @@ async def test_a_node_that_hears_nothing_still_delivers_and_serves(tmp_path: Pat
         assert await fleet.violations(session_id, to_end=[there]) == []
 
 
+@pytest.mark.slow
 async def test_a_promoted_standby_is_a_pause(tmp_path: Path) -> None:
     with Postgres() as primary:
         fleet = FleetOf(tmp_path, primary, "a", "b")

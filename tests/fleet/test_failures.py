@@ -54,6 +54,7 @@ async def test_a_killed_node_loses_its_runs_to_another(tmp_path: Path, postgres:
         assert await fleet.violations(streaming, calling, to_end=[there]) == []
 
 
+@pytest.mark.slow
 async def test_a_paused_node_does_nothing_more_when_it_wakes(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
         here, there, session_id = await fleet.stream()
@@ -71,6 +72,7 @@ async def test_a_paused_node_does_nothing_more_when_it_wakes(tmp_path: Path, pos
         assert await fleet.violations(session_id, to_end=[there]) == []
 
 
+@pytest.mark.slow
 async def test_a_node_that_is_paused_before_a_start_never_starts_it(tmp_path: Path, postgres: Postgres) -> None:
     fleet = FleetOf(tmp_path, postgres, "a", "b")
     fleet.faults["a"] = "tool.start.before:1:stop"  # after the claim is committed
@@ -92,6 +94,7 @@ async def test_a_node_that_is_paused_before_a_start_never_starts_it(tmp_path: Pa
         assert await fleet.violations(session_id) == []
 
 
+@pytest.mark.slow
 async def test_a_drained_node_hands_over(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")
@@ -125,6 +128,7 @@ async def test_a_drained_node_hands_over(tmp_path: Path, postgres: Postgres) -> 
         assert await fleet.violations(streaming, asking, idle, other) == []
 
 
+@pytest.mark.slow
 async def test_a_stopped_node_hands_over_and_comes_back(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")
@@ -145,6 +149,7 @@ async def test_a_stopped_node_hands_over_and_comes_back(tmp_path: Path, postgres
         assert await fleet.violations(session_id) == []
 
 
+@pytest.mark.slow
 async def test_an_approval_expires_although_no_node_has_its_session(tmp_path: Path, postgres: Postgres) -> None:
     more = "[agent]\napproval_timeout_seconds = 4\n"
     fleet = FleetOf(tmp_path, postgres, "a", "b")
@@ -172,6 +177,7 @@ async def test_an_approval_expires_although_no_node_has_its_session(tmp_path: Pa
         assert await fleet.violations(session_id) == []
 
 
+@pytest.mark.slow
 async def test_a_client_of_a_dead_gateway_goes_on_at_another(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b", "c") as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")
@@ -191,6 +197,7 @@ async def test_a_client_of_a_dead_gateway_goes_on_at_another(tmp_path: Path, pos
         assert await fleet.violations(session_id, to_end=[other]) == []
 
 
+@pytest.mark.slow
 async def test_a_session_on_a_nodes_own_machine_fails_with_it(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b", more="[cluster]\nlost_node_seconds = 2\n") as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")
@@ -220,6 +227,7 @@ async def test_a_session_on_a_nodes_own_machine_fails_with_it(tmp_path: Path, po
         assert await fleet.violations(session_id) == []
 
 
+@pytest.mark.slow
 async def test_a_session_on_a_nodes_own_machine_waits_for_it(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b", more='[cluster]\nlost_node = "wait"\n') as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")

@@ -28,6 +28,7 @@ async def fleet_behind(front: Front, folder: Path, postgres: Postgres, issuer: I
             yield fleet
 
 
+@pytest.mark.slow
 @pytest.mark.needs("caddy")
 async def test_a_front_with_tls_serves_one_fleet_under_one_name(tmp_path: Path, postgres: Postgres) -> None:
     front, issuer = Front(tmp_path, free_port()), Issuer()
@@ -64,6 +65,7 @@ async def test_a_front_with_tls_serves_one_fleet_under_one_name(tmp_path: Path, 
         assert await fleet.violations(session_id) == []
 
 
+@pytest.mark.slow
 @pytest.mark.needs("caddy")
 async def test_a_client_of_a_front_continues_when_its_node_dies(tmp_path: Path, postgres: Postgres) -> None:
     front, issuer = Front(tmp_path, free_port()), Issuer()

@@ -12,6 +12,7 @@ from tests.harness.postgres import Postgres
 from tests.harness.terminal import Tmux
 
 
+@pytest.mark.slow
 @pytest.mark.needs("tmux")
 async def test_a_terminal_at_one_node_uses_a_session_of_another(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:

@@ -49,6 +49,7 @@ async def test_every_node_serves_every_session(tmp_path: Path, postgres: Postgre
         assert fleet.sql("SELECT count(*) FROM requests") == "0"
 
 
+@pytest.mark.slow
 async def test_a_decision_that_could_not_be_written_refuses_no_other(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
         first, second, there = await fleet.client("a"), await fleet.client("a"), await fleet.client("b")
@@ -70,6 +71,7 @@ async def test_a_decision_that_could_not_be_written_refuses_no_other(tmp_path: P
         assert await fleet.violations(session_id) == []
 
 
+@pytest.mark.slow
 async def test_a_token_is_not_in_what_nodes_send_each_other(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")
@@ -86,6 +88,7 @@ async def test_a_token_is_not_in_what_nodes_send_each_other(tmp_path: Path, post
         assert "att_" not in sent
 
 
+@pytest.mark.slow
 async def test_nodes_are_listed_and_a_name_is_taken_once(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a") as fleet:
         client = await fleet.client("a")
@@ -102,6 +105,7 @@ async def test_nodes_are_listed_and_a_name_is_taken_once(tmp_path: Path, postgre
         assert (gone.code, "no node 'nobody'. Available: a" in gone.err) == (64, True)
 
 
+@pytest.mark.slow
 async def test_a_gateway_has_its_sessions_run_by_workers(tmp_path: Path, postgres: Postgres) -> None:
     fleet = FleetOf(tmp_path, postgres, "worker")
     fleet.add("front", worker=False).flags = ["--listen", "127.0.0.1:0"]
@@ -134,6 +138,7 @@ async def test_a_token_that_is_revoked_on_one_node_is_useless_on_all(tmp_path: P
             await guest.ended()
 
 
+@pytest.mark.slow
 async def test_a_command_without_a_daemon_is_a_node_while_it_runs(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a") as fleet:
         client = await fleet.client("a")
@@ -148,6 +153,7 @@ async def test_a_command_without_a_daemon_is_a_node_while_it_runs(tmp_path: Path
         assert await fleet.violations(session_id) == []
 
 
+@pytest.mark.slow
 async def test_a_node_without_room_gives_a_session_to_another(tmp_path: Path, postgres: Postgres) -> None:
     fleet = FleetOf(tmp_path, postgres)
     for name in ("a", "b"):
@@ -164,6 +170,7 @@ async def test_a_node_without_room_gives_a_session_to_another(tmp_path: Path, po
         assert await fleet.violations(first, second) == []
 
 
+@pytest.mark.slow
 async def test_a_copy_of_a_local_session_stays_with_its_node(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")

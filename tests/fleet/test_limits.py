@@ -25,6 +25,7 @@ async def attempt(client: WireClient, kind: str, payload: Message, session_id: s
     return answer.get("sessionId") or "accepted"
 
 
+@pytest.mark.slow
 async def test_two_nodes_admit_no_more_than_one_would(tmp_path: Path, postgres: Postgres) -> None:
     issuer = Issuer()
     keys = issuer.write_keys(tmp_path / "jwks.json")

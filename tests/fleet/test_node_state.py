@@ -6,6 +6,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tests.fleet.nodes import FleetOf
 from tests.harness.clients import send
 from tests.harness.postgres import Postgres
@@ -32,6 +34,7 @@ def has_forgotten(folder: Path, session_id: str) -> bool:
         return found == (1,)
 
 
+@pytest.mark.slow
 async def test_the_files_of_a_session_are_listed_by_any_node(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b", script=SCRIPT) as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")

@@ -34,6 +34,7 @@ async def types_of(client: WireClient, session_id: str) -> list[str]:
     return [event["type"] for event in await read_log(client, session_id)]
 
 
+@pytest.mark.slow
 async def test_a_question_of_a_sub_agent_reaches_clients_on_all_nodes(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b", script=SCRIPT) as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")
@@ -56,6 +57,7 @@ async def test_a_question_of_a_sub_agent_reaches_clients_on_all_nodes(tmp_path: 
         assert await fleet.violations(parent, child) == []
 
 
+@pytest.mark.slow
 async def test_policy_cancel_and_delete_reach_a_sub_agent_on_another_node(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b", script=SCRIPT) as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")

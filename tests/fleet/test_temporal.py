@@ -17,6 +17,7 @@ Outage = Callable[[Temporal], None]
 OTHER_LOOPBACK = "127.0.0.9"
 
 
+@pytest.mark.slow
 async def test_a_session_with_work_has_a_workflow(tmp_path: Path, postgres: Postgres, temporal: Temporal) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b", cluster=settings(temporal)) as fleet:
         client = await fleet.client("a")

@@ -19,6 +19,7 @@ STUBBORN = "echo $$ >> pids; test $(wc -l < pids) -gt 1 || exec sleep 600; exit 
 QUICK = "cat >/dev/null"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("boundary", ["hook.started:1", "hook.after:2"])
 def test_a_process_killed_during_a_hook_leaves_a_sound_session(tmp_path: Path, boundary: str) -> None:
     """Of the write that a hook refuses, there is a refusal; of everything else, its result."""

@@ -42,6 +42,7 @@ async def test_a_hook_refuses_what_another_agent_wants(agent: Agent, tmp_path: P
         await assert_same(await recorded(host.runtime.log, client.session_id))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "by"), [(deciding("ask"), "cli"), (deciding("allow"), "hook"), ("exit 1", "cli")])
 async def test_a_hook_asks_or_allows(tmp_path: Path, answer: str, by: str) -> None:
     agent = next(agent for agent in AGENTS if agent.name == "acp")

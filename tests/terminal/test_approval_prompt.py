@@ -3,6 +3,8 @@
 import time
 from itertools import count
 
+import pytest
+
 from buddy.terminal.lone_key import PAUSE_SECONDS
 from tests.harness.home import Home
 from tests.harness.scripts import shell
@@ -15,6 +17,7 @@ def begun(terminal: Tmux) -> None:
     terminal.wait_for("(shift-tab)")
 
 
+@pytest.mark.slow
 def test_every_answer_to_an_approval(home: Home) -> None:
     home.script(*(shell(f"touch ran{number}") for number in range(5)), {"text": "over"})
     with Tmux(home, rows=60) as terminal:
@@ -35,6 +38,7 @@ def test_every_answer_to_an_approval(home: Home) -> None:
     assert "touch" in home.run("approvals", "list").out
 
 
+@pytest.mark.slow
 def test_a_message_being_typed_does_not_answer_an_approval(home: Home) -> None:
     with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -52,6 +56,7 @@ def test_a_message_being_typed_does_not_answer_an_approval(home: Home) -> None:
     assert not (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 def test_typing_at_an_approval_goes_to_the_input_and_decides_nothing(home: Home) -> None:
     with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -87,6 +92,7 @@ def test_a_digit_after_unsent_text_or_a_paste_does_not_answer(home: Home) -> Non
         assert not (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_word_and_enter_answer(home: Home) -> None:
     words = ("y", "Yes", "1", "no")
     replies = [reply for word in words for reply in (shell(f"touch ran-{word}"), {"text": f"over {word}"})]
@@ -103,6 +109,7 @@ def test_a_word_and_enter_answer(home: Home) -> None:
     assert sorted(path.name for path in home.work.glob("ran-*")) == ["ran-1", "ran-Yes", "ran-y"]
 
 
+@pytest.mark.slow
 def test_a_sentence_sent_at_an_approval_is_queued_and_the_approval_waits(home: Home) -> None:
     with home.script(shell("touch ran"), {"text": "over"}, {"text": "again"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -117,6 +124,7 @@ def test_a_sentence_sent_at_an_approval_is_queued_and_the_approval_waits(home: H
     assert not (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_command_longer_than_a_page_must_be_shown_before_it_is_approved(home: Home) -> None:
     command = "\n".join([*(f": line {number}" for number in range(100)), "touch ran"])
     with home.script(shell(command), {"text": "over"}) and Tmux(home) as terminal:
@@ -140,6 +148,7 @@ def test_a_command_longer_than_a_page_must_be_shown_before_it_is_approved(home: 
     assert (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 def test_another_size_shows_the_pages_again(home: Home) -> None:
     command = "\n".join([*(f": line {number}" for number in range(20)), "touch ran"])
     with home.script(shell(command), {"text": "over"}) and Tmux(home, rows=50) as terminal:
@@ -175,6 +184,7 @@ def test_an_edit_shows_its_diff(home: Home) -> None:
     assert (home.work / "a.txt").read_text() == "one\n2\n"
 
 
+@pytest.mark.slow
 def test_shift_tab_switches_plan_mode_and_loses_no_press(home: Home) -> None:
     with home.script(shell("touch ran"), {"text": "over"}, shell("touch ran"), {"text": "over"}) and Tmux(
         home, rows=40
@@ -199,6 +209,7 @@ def test_shift_tab_switches_plan_mode_and_loses_no_press(home: Home) -> None:
     assert not (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 def test_everything_is_approved_only_by_a_confirmed_command(home: Home) -> None:
     with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -220,6 +231,7 @@ def test_everything_is_approved_only_by_a_confirmed_command(home: Home) -> None:
     assert (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 def test_always_says_that_it_covers_scripts_that_are_not_known(home: Home) -> None:
     (home.work / "task.sh").write_text(". ./$NAME\n")
     home.script(shell("bash task.sh"), {"text": "over"})
@@ -232,6 +244,7 @@ def test_always_says_that_it_covers_scripts_that_are_not_known(home: Home) -> No
         terminal.keys("5")
 
 
+@pytest.mark.slow
 def test_plan_mode_is_on_the_first_screen_and_survives_a_restart(home: Home) -> None:
     with home.script({"text": "over"}) and Tmux(home, "--plan") as terminal:
         begun(terminal)
@@ -246,6 +259,7 @@ def test_plan_mode_is_on_the_first_screen_and_survives_a_restart(home: Home) -> 
         terminal.wait_for("approvals: ask (shift-tab)")
 
 
+@pytest.mark.slow
 def test_a_file_outside_the_workspace_is_asked_for_by_its_path(home: Home) -> None:
     secret = home.directory / "outside.txt"
     secret.write_text("outside")

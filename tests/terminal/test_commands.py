@@ -22,6 +22,7 @@ def ask(terminal: Tmux, line: str, wanted: str) -> str:
     return output(terminal.wait_until(lambda screen: wanted in output(screen), wanted=wanted, history=True))
 
 
+@pytest.mark.slow
 def test_commands_before_the_first_message_leave_no_session(home: Home) -> None:
     with home.script(ANSWER) and Tmux(home, columns=100, rows=60) as terminal:
         terminal.wait_for("(shift-tab)")
@@ -94,6 +95,7 @@ def test_each_command_after_the_first_message(home: Home) -> None:
         assert "Resume with: buddy resume sess_" in terminal.wait_for("[ended 0]")
 
 
+@pytest.mark.slow
 def test_grants_are_listed_and_taken_back(home: Home) -> None:
     over: Reply = {"text": "over"}
     home.script(shell("echo one"), over, shell("ls -a"), over, shell("echo one"), over)
@@ -126,6 +128,7 @@ def test_grants_are_listed_and_taken_back(home: Home) -> None:
         assert home.run("approvals", "list").out.startswith("pending  ")
 
 
+@pytest.mark.slow
 def test_rules_that_always_has_made_are_in_the_status(home: Home) -> None:
     home.script(shell("ls -a"), {"text": "over"})
     with Tmux(home, columns=60, rows=50) as terminal:
@@ -143,6 +146,7 @@ def test_rules_that_always_has_made_are_in_the_status(home: Home) -> None:
         assert not tools[0].endswith(" ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [slice(None, 14), slice(4, 16), slice(-6, None)])
 def test_kill_takes_the_start_or_the_end_of_an_id(home: Home, part: "slice[int | None, int | None, None]") -> None:
     with home.script(ENDLESS) and Tmux(home, columns=120) as terminal:

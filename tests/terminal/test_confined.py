@@ -20,6 +20,7 @@ def online(command: str) -> Reply:
     return {"calls": [{"name": "run_shell", "args": {"command": command, "network": True}}]}
 
 
+@pytest.mark.slow
 def test_what_stays_inside_runs_and_anything_more_is_asked(home: Home) -> None:
     home.script(shell("touch offline"), online("touch online"), {"text": "over"})
     with Tmux(home, sandbox=None, columns=100, rows=40) as terminal:
@@ -38,6 +39,7 @@ def test_what_stays_inside_runs_and_anything_more_is_asked(home: Home) -> None:
         assert "To watch" not in terminal.screen(history=True)
 
 
+@pytest.mark.slow
 def test_where_nothing_is_proven_it_says_that_it_asks(home: Home) -> None:
     home.state.mkdir(mode=0o700)
     write_verdict(str(home.state), Verdict("", "not on this machine"))
@@ -48,6 +50,7 @@ def test_where_nothing_is_proven_it_says_that_it_asks(home: Home) -> None:
         assert not (home.work / "made").exists()
 
 
+@pytest.mark.slow
 def test_a_pane_that_was_asked_for_is_there_and_its_commands_are_asked(home: Home) -> None:
     with home.script(shell("touch made"), {"text": "over"}) and Tmux(home, "--tmux", sandbox=None) as terminal:
         terminal.wait_for("Buddy asks first")

@@ -66,6 +66,7 @@ def test_no_control_byte_from_outside_reaches_the_terminal(home: Home, policy: s
     assert rb"safe\x0drm -rf /\x0dsafe" in shown
 
 
+@pytest.mark.slow
 def test_a_replayed_session_is_just_as_harmless(home: Home) -> None:
     home.script(shell(f"printf '%s' '{NASTY}'", NASTY), {"text": NASTY}).run("exec", NASTY, "--approve", "all")
     recorded = home.directory / "recorded"
@@ -75,6 +76,7 @@ def test_a_replayed_session_is_just_as_harmless(home: Home) -> None:
     checked(recorded.read_bytes())
 
 
+@pytest.mark.slow
 def test_names_and_errors_are_just_as_harmless(home: Home) -> None:
     home.script({"text": "", "error": {"message": NASTY}})
     config = home.directory / ".config" / "buddy" / "buddy.toml"

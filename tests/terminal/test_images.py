@@ -10,6 +10,7 @@ from tests.harness.pictures import gif, png
 from tests.harness.terminal import Tmux
 
 
+@pytest.mark.slow
 def test_a_dropped_image_is_a_label_and_is_sent_with_the_message(home: Home) -> None:
     shot = home.work / "a shot.png"
     shot.write_bytes(png(30, 20))
@@ -26,6 +27,7 @@ def test_a_dropped_image_is_a_label_and_is_sent_with_the_message(home: Home) -> 
     assert '"mediaType":"image/png","name":"a shot.png","width":30,"height":20' in said
 
 
+@pytest.mark.slow
 def test_an_image_that_cannot_be_sent_is_said_and_the_session_goes_on(home: Home) -> None:
     (home.work / "wide.png").write_bytes(png(9000, 2))
     with home.script({"text": "hi"}) and Tmux(home, rows=40) as terminal:
@@ -43,6 +45,7 @@ def test_the_first_message_can_have_images(home: Home) -> None:
         assert "  image: b.gif" in screen
 
 
+@pytest.mark.slow
 def test_an_empty_paste_takes_the_image_on_the_clipboard(home: Home) -> None:
     (home.directory / "clip.png").write_bytes(png(30, 20))
     program = home.directory / "bin" / "wl-paste"

@@ -4,6 +4,8 @@ import json
 import shlex
 import sys
 
+import pytest
+
 from tests.harness.home import Home
 from tests.harness.scripts import shell
 from tests.harness.terminal import ENDLESS, Tmux
@@ -11,6 +13,7 @@ from tests.harness.terminal import ENDLESS, Tmux
 CTRL_ENTER = "\x1b[13;5u"
 
 
+@pytest.mark.slow
 def test_esc_at_an_approval_interrupts_the_run(home: Home) -> None:
     with home.script(shell("touch ran")) and Tmux(home) as terminal:
         terminal.wait_for("(shift-tab)")
@@ -22,6 +25,7 @@ def test_esc_at_an_approval_interrupts_the_run(home: Home) -> None:
     assert not (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 def test_an_approval_waits_after_quitting(home: Home) -> None:
     with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
         terminal.wait_for("(shift-tab)")
@@ -62,6 +66,7 @@ def test_ctrl_c_twice_quits(home: Home) -> None:
         terminal.wait_for("[ended 0]")
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_during_a_run_cancels_and_quits(home: Home) -> None:
     with home.script(ENDLESS) and Tmux(home) as terminal:
         terminal.wait_for("(shift-tab)")
@@ -72,6 +77,7 @@ def test_ctrl_c_twice_during_a_run_cancels_and_quits(home: Home) -> None:
     assert "cancelled" in home.run("resume", "--last").err
 
 
+@pytest.mark.slow
 def test_ctrl_enter_steers_the_active_run(home: Home) -> None:
     with home.script(ENDLESS) and Tmux(home) as terminal:
         terminal.wait_for("(shift-tab)")
@@ -83,6 +89,7 @@ def test_ctrl_enter_steers_the_active_run(home: Home) -> None:
         terminal.wait_for("Will be delivered at the next turn: to the left")
 
 
+@pytest.mark.slow
 def test_esc_esc_forks_before_an_earlier_message_and_puts_it_into_the_input(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home, rows=40) as terminal:
         terminal.wait_for("(shift-tab)")
@@ -102,6 +109,7 @@ def test_esc_esc_forks_before_an_earlier_message_and_puts_it_into_the_input(home
     assert len(home.run("session", "list").out.splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_a_rule_can_be_granted_for_ten_minutes(home: Home) -> None:
     home.script(shell("git --version"), shell("git --version"), {"text": "over"})
     with Tmux(home) as terminal:
@@ -119,6 +127,7 @@ def test_a_rule_can_be_granted_for_ten_minutes(home: Home) -> None:
     assert [(grant["scope"], "git" in grant["summary"]) for grant in listed["grants"]] == [("until", True)]
 
 
+@pytest.mark.slow
 def test_history_is_searched(home: Home) -> None:
     home.script({"text": "hi"})
     home.state.mkdir(mode=0o700)
@@ -132,6 +141,7 @@ def test_history_is_searched(home: Home) -> None:
         terminal.wait_for("> find the needle")
 
 
+@pytest.mark.slow
 def test_ctrl_z_suspends_and_fg_resumes(home: Home) -> None:
     with home.script(shell("touch ran")) and Tmux(home, program="bash --norc") as terminal:
         terminal.enter(f"{shlex.quote(sys.executable)} -m buddy --sandbox host")
@@ -153,6 +163,7 @@ def test_ctrl_z_suspends_and_fg_resumes(home: Home) -> None:
     assert (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 def test_text_typed_before_the_prompt_appears_is_sent(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         terminal.type("the first")

@@ -5,6 +5,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.harness.home import Home
 from tests.harness.scripts import Reply, shell
 from tests.harness.terminal import Tmux
@@ -13,6 +15,7 @@ ENDLESS: Reply = {"text": "the quick brown fox " * 2000, "delay": 0.05}
 ANSWER: Reply = {"text": "an answer of some words"}
 
 
+@pytest.mark.slow
 def test_what_reads_or_leaves_works_during_the_first_run(home: Home) -> None:
     with home.script(ENDLESS) and Tmux(home, columns=120, rows=60) as terminal:
         terminal.wait_for("(shift-tab)")
@@ -46,6 +49,7 @@ def test_what_reads_or_leaves_works_during_the_first_run(home: Home) -> None:
         terminal.wait_for("The run continues in the background.")
 
 
+@pytest.mark.slow
 def test_resume_without_an_id_lets_you_search(home: Home) -> None:
     home.script(ANSWER, ANSWER, ANSWER)
     for prompt in ("count the sheep", "paint the barn", "milk the cows"):
@@ -77,6 +81,7 @@ def test_without_a_terminal_resume_needs_an_id(home: Home) -> None:
     assert (done.code, "no session given" in done.err) == (64, True)
 
 
+@pytest.mark.slow
 def test_the_whole_output_of_a_call_is_shown_page_by_page(home: Home) -> None:
     home.script(shell("printf 'a\\342\\200\\256b\\n'; seq 1 450"), ANSWER)
     with Tmux(home, "--approve", "all", columns=100, rows=30) as terminal:
@@ -118,6 +123,7 @@ def test_a_question_mark_alone_shows_the_keys(home: Home) -> None:
         terminal.wait_for("> ?why")
 
 
+@pytest.mark.slow
 def test_the_branch_is_in_the_toolbar(home: Home) -> None:
     subprocess.run(["git", "init", "-q", "-b", "sheep/dip", str(home.work)], check=True)
     with home.script(ANSWER) and Tmux(home, columns=100, rows=30) as terminal:
@@ -126,6 +132,7 @@ def test_the_branch_is_in_the_toolbar(home: Home) -> None:
         terminal.wait_until(lambda screen: terminal.type("x") is None and "\\x1b[31mred" in screen)
 
 
+@pytest.mark.slow
 def test_new_files_are_shown_also_before_the_first_commit(home: Home) -> None:
     subprocess.run(["git", "init", "-q", str(home.work)], check=True)
     (home.work / "staged.txt").write_text("was staged\n")

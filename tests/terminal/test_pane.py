@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from buddy.terminal.phrases import watch_command
 from tests.harness.home import Home
 from tests.harness.scripts import shell
@@ -43,6 +45,7 @@ def test_a_command_runs_in_a_pane_that_the_screen_names(home: Home) -> None:
         assert "send-keys" in screen
 
 
+@pytest.mark.slow
 def test_a_command_in_the_pane_outlives_the_daemon(home: Home) -> None:
     command = "echo early; while ! [ -e go ]; do sleep 0.05; done; echo late"
     with home.script(shell(command), {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
@@ -59,6 +62,7 @@ def test_a_command_in_the_pane_outlives_the_daemon(home: Home) -> None:
     assert "Unknown whether" not in screen
 
 
+@pytest.mark.slow
 def test_the_pane_can_be_turned_off(home: Home) -> None:
     with home.script(shell("echo plain"), {"text": "over"}) and Tmux(home, "--no-tmux", "--approve", "all") as terminal:
         terminal.wait_for("(shift-tab)")
@@ -67,6 +71,7 @@ def test_the_pane_can_be_turned_off(home: Home) -> None:
     assert panes(home) == []
 
 
+@pytest.mark.slow
 def test_without_tmux_everything_works_and_nothing_mentions_it(home: Home) -> None:
     programs = home.directory / "programs"
     programs.mkdir()
@@ -99,6 +104,7 @@ def test_inside_the_same_tmux_the_hint_switches_the_client() -> None:
     assert watch_command("ssh -t h 'tmux attach -t b'", {"TMUX": f"{default},7,0"}) == "ssh -t h 'tmux attach -t b'"
 
 
+@pytest.mark.slow
 def test_a_pane_is_removed_with_the_daemon_unless_it_is_used(home: Home) -> None:
     home.script(shell("echo hello"), {"text": "over"})
     assert home.run("exec", "--tmux", "--approve", "all", "go").code == 0

@@ -29,6 +29,7 @@ def test_a_long_paste_is_a_label_and_is_sent_whole(home: Home) -> None:
         terminal.wait_until(lambda screen: screen.count("pasted 12 please") == 2)
 
 
+@pytest.mark.slow
 def test_a_long_line_is_a_label_and_a_short_text_is_not(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         terminal.wait_for("(shift-tab)")
@@ -51,6 +52,7 @@ def test_backspace_removes_a_pasted_text_as_one(home: Home) -> None:
         terminal.wait_until(lambda screen: "> before\n" in screen)
 
 
+@pytest.mark.slow
 def test_the_external_editor_gets_the_whole_text(home: Home) -> None:
     editor = home.directory / "editor"
     editor.write_text('#!/bin/sh\ncount=$(wc -w < "$1")\necho $count words > "$1"\n')
@@ -64,6 +66,7 @@ def test_the_external_editor_gets_the_whole_text(home: Home) -> None:
         terminal.wait_for("> 24 words")
 
 
+@pytest.mark.slow
 def test_a_long_message_that_comes_back_from_the_queue_is_a_label(home: Home) -> None:
     with home.script(ENDLESS) and Tmux(home) as terminal:
         terminal.wait_for("(shift-tab)")

@@ -4,6 +4,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from buddy.terminal.lone_key import PAUSE_SECONDS
 from tests.harness.home import Home
 from tests.harness.scripts import shell
@@ -44,6 +46,7 @@ def test_commands_and_skills_are_listed_completed_and_sent(home: Home) -> None:
         terminal.wait_for("unknown command /grete")
 
 
+@pytest.mark.slow
 def test_prompts_of_servers_are_completed_and_listed(home: Home) -> None:
     words = [f"--env={name}={value}" for name, value in MODULES.items()]
     with home.script({"text": "Hello there."}, {"text": "Reviewed."}) and Tmux(home, columns=100, rows=60) as terminal:
@@ -61,6 +64,7 @@ def test_prompts_of_servers_are_completed_and_listed(home: Home) -> None:
         terminal.wait_for("Reviewed.")
 
 
+@pytest.mark.slow
 def test_a_guard_without_an_answer_asks_in_the_terminal(home: Home) -> None:
     path = Path(home.env["HOME"]) / ".config" / "buddy" / "hooks.json"
     write_hooks(path, listed({"PreToolUse": hook("echo oops >&2; exit 1", "Bash")}))

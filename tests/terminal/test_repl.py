@@ -25,6 +25,7 @@ def test_the_first_screen_says_what_and_where(home: Home) -> None:
         terminal.wait_until(lambda screen: screen.splitlines() == wanted, wanted="\n".join(wanted))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 15)])
 def test_a_run_with_an_approval_fits_any_size(home: Home, columns: int, rows: int) -> None:
     home.script(shell("echo ran > ran; echo out", "I **look**."), {"text": "All `done`."})
@@ -82,6 +83,7 @@ def test_messages_queue_during_a_run_and_esc_interrupts_it(home: Home) -> None:
         terminal.wait_for("✓ done")
 
 
+@pytest.mark.slow
 def test_a_queued_message_is_edited_or_dropped_with_up(home: Home) -> None:
     with home.script(ENDLESS) and Tmux(home) as terminal:
         begun(terminal)
@@ -106,6 +108,7 @@ def test_a_queued_message_is_edited_or_dropped_with_up(home: Home) -> None:
         assert "queued: the second (Up to edit)" in terminal.screen()
 
 
+@pytest.mark.slow
 def test_only_some_commands_work_while_a_run_is_active(home: Home) -> None:
     with home.script(ENDLESS) and Tmux(home, columns=120, rows=50) as terminal:
         begun(terminal)
@@ -132,6 +135,7 @@ def test_only_some_commands_work_while_a_run_is_active(home: Home) -> None:
         terminal.wait_for("■ cancelled")
 
 
+@pytest.mark.slow
 def test_a_timeout_cancels_the_run(home: Home) -> None:
     with home.script(ENDLESS) and Tmux(home) as terminal:
         begun(terminal)
@@ -142,6 +146,7 @@ def test_a_timeout_cancels_the_run(home: Home) -> None:
         terminal.wait_for("■ cancelled")
 
 
+@pytest.mark.slow
 def test_steering_reaches_the_active_run(home: Home) -> None:
     with home.script(ENDLESS, {"text": "second"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -151,6 +156,7 @@ def test_steering_reaches_the_active_run(home: Home) -> None:
         terminal.wait_for("Will be delivered at the next turn: to the left")
 
 
+@pytest.mark.slow
 def test_going_back_lists_earlier_messages(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -163,6 +169,7 @@ def test_going_back_lists_earlier_messages(home: Home) -> None:
         terminal.wait_until(lambda screen: "Go back to" not in screen)
 
 
+@pytest.mark.slow
 def test_the_model_is_picked_with_arrows_or_a_number(home: Home) -> None:
     home.script({"text": "hi"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"
@@ -201,6 +208,7 @@ def test_files_and_commands_are_completed(home: Home) -> None:
         terminal.wait_for("> see @some-file.txt")
 
 
+@pytest.mark.slow
 def test_history_is_private_and_lasts(home: Home) -> None:
     home.script({"text": "hi"}, {"text": "hi"})
     with Tmux(home) as terminal:
@@ -219,6 +227,7 @@ def test_history_is_private_and_lasts(home: Home) -> None:
         terminal.wait_for("remember me")
 
 
+@pytest.mark.slow
 def test_a_message_can_have_several_lines(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -242,6 +251,7 @@ def test_a_shell_command_runs_without_the_model(home: Home) -> None:
     assert home.run("session", "list").out == ""
 
 
+@pytest.mark.slow
 def test_a_message_is_held_until_a_shell_command_ends(home: Home) -> None:
     with home.script({"text": "answered"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -256,6 +266,7 @@ def test_a_message_is_held_until_a_shell_command_ends(home: Home) -> None:
         assert "Running your command" not in terminal.wait_for("✓ done")
 
 
+@pytest.mark.slow
 def test_an_external_editor_writes_the_message(home: Home) -> None:
     editor = home.directory / "editor"
     editor.write_text('#!/bin/sh\nprintf "written outside" > "$1"\n')
@@ -267,6 +278,7 @@ def test_an_external_editor_writes_the_message(home: Home) -> None:
         terminal.wait_for("> written outside")
 
 
+@pytest.mark.slow
 def test_an_unknown_command_is_not_sent_to_the_model(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -275,6 +287,7 @@ def test_an_unknown_command_is_not_sent_to_the_model(home: Home) -> None:
         assert "did you mean /status?" in screen
 
 
+@pytest.mark.slow
 def test_a_new_session_and_back_to_the_old_one(home: Home) -> None:
     with home.script({"text": "first answer"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -291,6 +304,7 @@ def test_a_new_session_and_back_to_the_old_one(home: Home) -> None:
     assert (home.work / "all.jsonl").read_text().count("\n") > 3
 
 
+@pytest.mark.slow
 def test_a_long_output_is_only_previewed(home: Home) -> None:
     with home.script(shell("seq 100000"), {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
         begun(terminal)
@@ -301,6 +315,7 @@ def test_a_long_output_is_only_previewed(home: Home) -> None:
         assert len(terminal.screen(history=True).splitlines()) < 60
 
 
+@pytest.mark.slow
 def test_colour_can_be_turned_off(home: Home) -> None:
     home.env["NO_COLOR"] = "1"
     with home.script({"text": "**hi** `there`"}) and Tmux(home) as terminal:
@@ -319,6 +334,7 @@ def test_a_prompt_on_the_command_line_is_sent_first(home: Home) -> None:
     assert "the answer" in screen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[(20, 5)], [(80, 24), (30, 10), (100, 30), (20, 5)]], ids=["small", "changing"])
 def test_the_scrollback_has_only_finished_text(home: Home, sizes: list[tuple[int, int]]) -> None:
     paragraphs = [" ".join(f"word{number}-{at}" for at in range(25)) for number in range(6)]
@@ -336,6 +352,7 @@ def test_the_scrollback_has_only_finished_text(home: Home, sizes: list[tuple[int
     assert [line for line in lines if line.startswith(">")] == ["> go", ">"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["interrupted", "failed"])
 def test_the_text_of_an_incomplete_reply_stays_on_the_screen(home: Home, ends: str) -> None:
     words = "the quick brown fox jumps over the lazy dog"
@@ -355,6 +372,7 @@ def test_the_text_of_an_incomplete_reply_stays_on_the_screen(home: Home, ends: s
         assert words in terminal.wait_for("■ cancelled" if ends == "interrupted" else "✗ failed")
 
 
+@pytest.mark.slow
 def test_a_message_that_was_redacted_can_be_sent_as_it_is(home: Home) -> None:
     home.script({"text": "first"}, {"text": "second"})
     with Tmux(home, columns=120) as terminal:

@@ -56,6 +56,7 @@ def turn_pages(terminal: Tmux) -> None:
         terminal.wait_for(f"page {page} of ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 15), (120, 40)])
 def test_a_tour_looks_as_it_should(home: Home, columns: int, rows: int) -> None:
     (home.work / "pages.py").write_text("def pages(total, size):\n    return total // size\n")

@@ -2,12 +2,15 @@
 
 import sys
 
+import pytest
+
 from tests.harness.home import Home
 from tests.harness.scripts import Reply
 from tests.harness.terminal import Tmux
 from tests.tools.mcp.servers import MODULES
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_or_declined(home: Home) -> None:
     order: Reply = {"calls": [{"name": "mcp__one__order", "args": {}}]}
     words = [f"--env={name}={value}" for name, value in MODULES.items()]

@@ -41,6 +41,7 @@ def test_the_first_screen_says_where_commands_run_and_whether_buddy_asks(home: H
         terminal.wait_for("approvals: auto-approving everything for 9m")
 
 
+@pytest.mark.slow
 def test_tool_calls_can_be_hidden_and_tokens_shown(home: Home) -> None:
     home.script(shell("echo quiet"), {"text": "over"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"
@@ -54,6 +55,7 @@ def test_tool_calls_can_be_hidden_and_tokens_shown(home: Home) -> None:
     assert screen.count(" tokens in, ") == 2
 
 
+@pytest.mark.slow
 def test_an_idle_session_is_resumed(home: Home) -> None:
     home.script({"text": "one"}, {"text": "two"}).run("exec", "first")
     with Tmux(home, "resume", "--last") as terminal:

@@ -1,5 +1,7 @@
 """Undo in the terminal: /changes, /undo, /redo, and going back in the conversation, the files, or both."""
 
+import pytest
+
 from tests.harness.home import Home
 from tests.harness.processes import wait_until
 from tests.harness.scripts import Reply, shell
@@ -41,6 +43,7 @@ def test_changes_are_shown_undone_and_redone(home: Home) -> None:
         terminal.wait_for("kept.txt: it was changed since")
 
 
+@pytest.mark.slow
 def test_going_back_asks_whether_the_files_go_back_too(home: Home) -> None:
     home.script(*REPLIES)
     kept = home.work / "kept.txt"
@@ -59,6 +62,7 @@ def test_going_back_asks_whether_the_files_go_back_too(home: Home) -> None:
         assert "make a mess" in terminal.screen()
 
 
+@pytest.mark.slow
 def test_going_back_in_the_files_alone_keeps_the_conversation(home: Home) -> None:
     home.script(*REPLIES)
     kept = home.work / "kept.txt"

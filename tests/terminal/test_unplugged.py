@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 
+import pytest
+
 from tests.harness.home import Home
 from tests.harness.scripts import Reply, shell
 from tests.harness.terminal import Tmux
@@ -26,6 +28,7 @@ def daemon_pid(home: Home) -> int:
     return int((home.state / "daemon.lock").read_text())
 
 
+@pytest.mark.slow
 def test_quitting_during_a_run_stops_nothing_and_resume_shows_it_all(home: Home) -> None:
     with home.script(GATED, {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
         begun(terminal)
@@ -46,6 +49,7 @@ def test_quitting_during_a_run_stops_nothing_and_resume_shows_it_all(home: Home)
         terminal.wait_until(lambda screen: screen.count("✓ done") == 2)
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_loses_nothing(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -59,6 +63,7 @@ def test_a_closed_terminal_loses_nothing(home: Home) -> None:
     assert (home.work / "ran").read_text() == "ran\n"
 
 
+@pytest.mark.slow
 def test_two_terminals_on_one_session_show_the_same(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as one:
         begun(one)
@@ -87,6 +92,7 @@ def test_the_terminal_reconnects_to_a_restarted_daemon(home: Home) -> None:
     assert (home.work / "ran").read_text() == "ran\n"
 
 
+@pytest.mark.slow
 def test_reconnecting_ignores_a_session_that_was_left_and_deleted(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -110,6 +116,7 @@ def session_of(home: Home, prompt: str) -> str:
     return next(session["sessionId"] for session in listed if session["prompt"] == prompt)
 
 
+@pytest.mark.slow
 def test_enter_restarts_a_daemon_that_died(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -121,6 +128,7 @@ def test_enter_restarts_a_daemon_that_died(home: Home) -> None:
         terminal.wait_until(lambda screen: screen.count("✓ done") == 2)
 
 
+@pytest.mark.slow
 def test_a_hangup_ends_the_editor_and_not_the_run(home: Home) -> None:
     with home.script(GATED, {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
         begun(terminal)
@@ -135,6 +143,7 @@ def test_a_hangup_ends_the_editor_and_not_the_run(home: Home) -> None:
             again.wait_for("✓ done")
 
 
+@pytest.mark.slow
 def test_an_approval_of_a_killed_run_is_asked_again(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}).terminal("exec", "go", "--sandbox", "host") as killed:
         killed.wait_for("approve? [y/N] ")

@@ -6,6 +6,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.harness.home import Home
 from tests.harness.scripts import shell
 from tests.harness.terminal import Tmux
@@ -29,6 +31,7 @@ def pending(home: Home) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_enter_restarts_a_killed_daemon_with_a_question_open_and_the_question_stays(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as terminal:
         before = asked(home, terminal)
@@ -43,6 +46,7 @@ def test_enter_restarts_a_killed_daemon_with_a_question_open_and_the_question_st
     assert (home.work / "ran").read_text() == "ran\n"
 
 
+@pytest.mark.slow
 def test_quitting_at_a_question_says_how_to_answer_it_later(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home, columns=100) as terminal:
         approval_id = asked(home, terminal)
@@ -56,6 +60,7 @@ def test_quitting_at_a_question_says_how_to_answer_it_later(home: Home) -> None:
     assert (home.work / "ran").read_text() == "ran\n"
 
 
+@pytest.mark.slow
 def test_a_window_that_is_over_is_no_longer_shown(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -68,6 +73,7 @@ def test_a_window_that_is_over_is_no_longer_shown(home: Home) -> None:
         terminal.wait_until(lambda screen: re.search(r"approvals +ask$", screen, re.MULTILINE) is not None)
 
 
+@pytest.mark.slow
 def test_a_question_with_a_deadline_counts_down_and_ends_the_run(home: Home) -> None:
     home.script(shell("echo ran > ran"), {"text": "over"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"
@@ -91,6 +97,7 @@ def clock(screen: str) -> int:
     return int(found[1]) if found else 0
 
 
+@pytest.mark.slow
 def test_a_terminal_that_waits_for_a_decision_hardly_draws(home: Home) -> None:
     drawn = home.directory / "drawn"
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home, columns=100) as terminal:

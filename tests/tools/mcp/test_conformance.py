@@ -61,5 +61,6 @@ def test_the_rest_of_the_suite_passes(scenario: str, tmp_path: Path) -> None:
     drive("tests.tools.mcp.conformance_client", scenario, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_person_logs_in_by_pasting_the_address_that_a_browser_ended_up_on(tmp_path: Path) -> None:
     drive("tests.tools.mcp.conformance_login", "auth/metadata-default", tmp_path)

@@ -60,6 +60,7 @@ async def test_a_call_during_which_the_daemon_is_killed_has_an_unknown_outcome(t
     assert not any(map(is_running, pids(ledger)))
 
 
+@pytest.mark.slow
 async def test_a_question_that_was_open_when_the_daemon_was_killed_is_closed(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     order: Reply = {"calls": [{"name": "mcp__one__order", "args": {}}]}
@@ -87,6 +88,7 @@ async def test_a_question_that_was_open_when_the_daemon_was_killed_is_closed(tmp
         assert result["structuredError"]["type"] == "UNKNOWN_OUTCOME" and lines(ledger) == []
 
 
+@pytest.mark.slow
 async def test_a_server_that_outlives_a_killed_daemon_is_ended_by_the_next_one(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     daemon = Daemon(tmp_path, script=[section("^go", {"text": "hello"})])
