@@ -5,7 +5,7 @@ from hypothesis import strategies as some
 
 from buddy.memory.chunks import LONGEST, OVERLAP, split_chunks
 from buddy.memory.hybrid import Weights, merge_scores, rank
-from buddy.memory.words import build_query, significant_words
+from buddy.memory.words import MOST_ROWS, any_of, are_common, count_words, significant_words
 
 TEXT = " ".join(f"word{number}" for number in range(400))
 
@@ -37,16 +37,23 @@ def test_a_query_is_made_of_its_significant_words() -> None:
 
 
 def test_user_input_is_never_query_syntax() -> None:
-    assert build_query('"a" NEAR(b) secret* OR NOT -x', lambda _: 1) == '"near" OR "secret"'
+    assert any_of(count_words('"a" NEAR(b) secret* OR NOT -x', lambda _: 1)) == '"near" OR "secret"'
 
 
 def test_a_query_of_stop_words_is_empty() -> None:
-    assert build_query("what is it about?", lambda _: 1) == ""
+    assert any_of(count_words("what is it about?", lambda _: 1)) == ""
 
 
 def test_common_words_are_left_out_if_there_are_rarer_ones() -> None:
     rows = {"test": 90_000, "ledger": 3, "import": 40}
-    assert build_query("test ledger imports", lambda stem: rows.get(stem, 0)) == '"ledger" OR "imports"'
+    assert any_of(count_words("test ledger imports", lambda stem: rows.get(stem, 0))) == '"ledger" OR "imports"'
+
+
+def test_words_are_common_if_even_the_rarest_is_in_too_many_chunks() -> None:
+    rows = {"test": 90_000, "import": MOST_ROWS + 1, "ledger": MOST_ROWS}
+    assert are_common(count_words("test imports", lambda stem: rows.get(stem, 0)))
+    assert not are_common(count_words("test imports ledger", lambda stem: rows.get(stem, 0)))
+    assert not are_common(count_words("nothing known", lambda stem: rows.get(stem, 0)))
 
 
 def test_two_rankings_are_scaled_and_weighed() -> None:

@@ -59,6 +59,18 @@ def test_any_of_the_words_is_enough_and_the_best_is_first(index: Index, tmp_path
     ]
 
 
+def test_of_words_that_most_chunks_have_the_newest_chunks_with_all_are_found(index: Index, tmp_path: Path) -> None:
+    for page in range(5):
+        add(index, f"sess_{page}", *(f"run the test number {page * 500 + place}" for place in range(500)))
+    add(index, "sess_old", "the test fails for another reason", *(f"run {place}" for place in range(5)))
+    add(index, "sess_other", *(f"test run {place}" for place in range(20)), project="/other")
+    found = find(tmp_path, "run the test")
+    assert [one.text for one in found] == [f"run the test number {number}" for number in range(2499, 2491, -1)]
+    assert {one.project for one in find(tmp_path, "run the test", MemoryScope(project="/other"))} == {"/other"}
+    assert {one.session for one in find(tmp_path, "run the test", MemoryScope(session="sess_1"))} == {"sess_1"}
+    assert len(find(tmp_path, "test 2499 run")) == 1
+
+
 def test_other_projects_are_not_looked_at_unless_asked(index: Index, tmp_path: Path) -> None:
     add(index, "sess_1", "the key is under the mat", project="/there")
     assert find(tmp_path, "key mat") == []

@@ -39,6 +39,8 @@ CREATE TABLE unembedded (chunk INTEGER PRIMARY KEY) STRICT;
 CREATE TABLE forgotten (project TEXT NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (project, hash)) STRICT, WITHOUT ROWID;
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 """
+# Older files do not have it, and work without it.
+_INDEX = "CREATE INDEX IF NOT EXISTS chunks_of_project ON chunks (project)"
 
 
 def open_index(path: Path) -> Database:
@@ -95,6 +97,7 @@ def _prepare(db: Database) -> None:
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {VERSION}")
         _check((db.pragma("application_id"), db.pragma("user_version")), (APPLICATION_ID, VERSION))
+        db.execute(_INDEX)
         db.execute("COMMIT")
     except BaseException:
         db.execute("ROLLBACK")

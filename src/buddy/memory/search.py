@@ -4,6 +4,7 @@ Invariants: it only reads, on a connection of its own, so that it never waits fo
 Everything here blocks: it runs in a thread.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,14 @@ from buddy.memory.embedders import Embedder
 from buddy.memory.hybrid import Weights, merge_scores, rank
 from buddy.memory.index import MemoryHit, MemoryScope
 from buddy.memory.schema import open_index_reader
-from buddy.memory.words import build_query
+from buddy.memory.words import WordCount, all_of, any_of, are_common, count_words
 
 if TYPE_CHECKING:
     from buddy.memory.vectors import VectorTables
 
 CANDIDATES = 4
+MOST_SCANNED = 20_000
+"""The newest occurrences of common words that are looked at, in the project or not."""
 
 _IN_SCOPE = (
     "(?2 IS NULL OR chunks.project = ?2) AND (?3 IS NULL OR chunks.session = ?3) AND (?4 IS NULL OR chunks.session <> "
@@ -30,6 +33,13 @@ _ANY = f"SELECT 1 FROM chunks WHERE project = ?1 AND {_IN_SCOPE} LIMIT 1"  # noq
 _BY_WORDS = f"""
 SELECT chunks.id, -bm25(words) FROM words JOIN chunks ON chunks.id = words.rowid
 WHERE words MATCH ?1 AND {_IN_SCOPE} ORDER BY bm25(words) LIMIT ?5
+"""  # noqa: S608 - our own text
+_NEWEST = f"""
+SELECT found.id FROM (
+  SELECT rowid AS id FROM words WHERE words MATCH ?1
+  AND rowid BETWEEN (SELECT min(id) FROM chunks WHERE %s) AND (SELECT max(id) FROM chunks WHERE %s)
+  ORDER BY rowid DESC LIMIT ?6
+) AS found CROSS JOIN chunks ON chunks.id = found.id WHERE {_IN_SCOPE} LIMIT ?5
 """  # noqa: S608 - our own text
 _FOUND = f"""
 SELECT id, session, seq, ts, role, text, project FROM chunks
@@ -78,8 +88,21 @@ class Search:
         return self._db.execute(_ANY, (scope.project, *_bindings(scope))).get is not None
 
     def _by_words(self, question: MemoryQuery, wanted: int) -> dict[int, float]:
-        query = build_query(question.text, self._rows_with)
+        words = count_words(question.text, self._rows_with)
+        if are_common(words):
+            return self._newest(words, question.scope, wanted)
+        query = any_of(words)
         return dict(self._db.execute(_BY_WORDS, (query, *_bindings(question.scope), wanted))) if query else {}
+
+    def _newest(self, words: Sequence[WordCount], scope: MemoryScope, wanted: int) -> dict[int, float]:
+        """The newest chunks that have all of these words, before those that have only the rarest."""
+        own = "session = ?3" if scope.session else "project = ?2" if scope.project else "1"
+        found: dict[int, float] = {}
+        for score, part in ((2.0, words), (1.0, words[:1])) if len(words) > 1 else ((1.0, words),):
+            bindings = (all_of(part), *_bindings(scope), wanted, MOST_SCANNED)
+            rows = self._db.execute(_NEWEST.replace("%s", own), bindings)
+            found = {**{chunk: score for (chunk,) in rows}, **found}
+        return found
 
     def _rows_with(self, stem: str) -> int:
         return self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (stem,)).get or 0

@@ -1,12 +1,15 @@
 """Turns a question into a full-text query: its significant words, any of which may match.
 
 Invariants: nothing that was typed acts as query syntax; a question of stop words alone matches nothing; the rarest
-words come first and common ones are left out, so that the cost of a query does not grow with the index.
+words come first and common ones are left out, so that the cost of a query does not grow with the index. A question of
+common words alone is for the newest chunks that have them: such words say nothing about which one is meant.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate
+from typing import NamedTuple
 
 import apsw
 
@@ -24,17 +27,30 @@ _STOP = frozenset(
 )
 
 
-def build_query(text: str, rows_with: Callable[[str], int]) -> str:
-    """An FTS5 query; empty if there is nothing to search for. `rows_with` counts the chunks that have a stem."""
-    counted = sorted((count, term) for term in significant_words(text) if (count := rows_with(stem(term))))
-    chosen: list[str] = []
-    rows = 0
-    for count, term in counted:
-        if chosen and rows + count > MOST_ROWS:
-            break
-        rows += count
-        chosen.append(f'"{term}"')
-    return " OR ".join(chosen)
+class WordCount(NamedTuple):
+    rows: int
+    word: str
+
+
+def count_words(text: str, rows_with: Callable[[str], int]) -> list[WordCount]:
+    """The words to search for, the rarest first; `rows_with` counts the chunks that have a stem."""
+    found = ((rows_with(stem(word)), word) for word in significant_words(text))
+    return sorted(WordCount(rows, word) for rows, word in found if rows)
+
+
+def are_common(words: Sequence[WordCount]) -> bool:
+    """Whether even the rarest is in too many chunks to rank them."""
+    return bool(words) and words[0].rows > MOST_ROWS
+
+
+def any_of(words: Sequence[WordCount]) -> str:
+    """An FTS5 query for the rarest of these; empty if there are none."""
+    totals = accumulate(word.rows for word in words)
+    return " OR ".join(f'"{word.word}"' for word, total in zip(words, totals, strict=True) if total <= MOST_ROWS)
+
+
+def all_of(words: Sequence[WordCount]) -> str:
+    return " AND ".join(f'"{word.word}"' for word in words)
 
 
 def significant_words(text: str) -> list[str]:
