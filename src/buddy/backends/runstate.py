@@ -56,6 +56,9 @@ CONTINUES = "continues"
 Stage = Literal["requested", "called", "awaiting", "approved", "denied", "claimed"]
 
 
+_PIECES = frozenset({AssistantToken, ThinkingToken})
+
+
 class TurnState(StrEnum):
     """The phases of a turn."""
 
@@ -182,14 +185,14 @@ class RunState(Struct):
 
     def apply(self, body: EventBody) -> None:
         match body:
-            case AssistantToken() | ThinkingToken() | AssistantRestart() | AssistantMessage():
-                self._reply(body)
             case ModelRequest():
                 self._reserve(body)
             case Usage():
                 self._settle(body)
-            case ToolCall() | ToolClaimed() | ToolResult():
+            case ToolResult() | ToolCall() | ToolClaimed():
                 self._call(body)
+            case AssistantMessage() | AssistantToken() | ThinkingToken() | AssistantRestart():
+                self._reply(body)
             case ApprovalRequired() | ApprovalReceived() | ApprovalExpired() | HookFinished():
                 self._decide(body)
             case UserMessage() | AcceptanceResult():
@@ -229,7 +232,7 @@ class RunState(Struct):
                 self.scheduled = body
 
     def _reply(self, body: AssistantToken | ThinkingToken | AssistantRestart | AssistantMessage) -> None:
-        self.partial = isinstance(body, AssistantToken | ThinkingToken)
+        self.partial = type(body) in _PIECES
         if isinstance(body, AssistantMessage):
             self.last_text = body.text
             self.truncated = body.truncated

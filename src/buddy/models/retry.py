@@ -44,6 +44,9 @@ def _loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
+_PIECES = frozenset({TextDelta, ThinkingDelta})
+
+
 class Patience:
     """How many seconds the failures of one endpoint are retried; shared by everyone who calls it."""
 
@@ -100,8 +103,8 @@ class RetryingProvider:
                 pieces = self._provider.stream(prompt)
                 try:
                     async for piece in pieces:
-                        begun = begun or isinstance(piece, TextDelta | ThinkingDelta)
-                        if isinstance(piece, Reply):
+                        begun = begun or type(piece) in _PIECES
+                        if type(piece) is Reply:
                             _check_complete(piece)
                             self._patience.has_replied = True
                         yield piece

@@ -64,13 +64,13 @@ class ActiveRun:
 
     def emit(self, body: EventBody) -> None:
         started = ""
-        if isinstance(body, ToolResult):
+        if type(body) is ToolResult:
             self._journal.end_streams()
             self._withdraw(body.call_id or "")
             started = self._started_call(body)
         elif body.facts.ends_reply:
             self._journal.end_streams()
-            if isinstance(body, AssistantMessage):
+            if type(body) is AssistantMessage:
                 self._arguments = {call.call_id: call.arguments for call in body.tool_calls}
         self._journal.record(body, self.run_id)
         if started:
@@ -153,7 +153,7 @@ class ActiveRun:
         if body.facts.ends_reply:
             await self._journal.finish_streams("thinking_token")
             await self._journal.finish_streams("assistant_token")
-        elif isinstance(body, ToolResult):
+        elif type(body) is ToolResult:
             await self._journal.finish_streams("tool_output", body.call_id or "")
         await self._journal.prepare(body)
 

@@ -47,7 +47,7 @@ class BodyEncoder:
         return (body, payload, _NO_BLOBS) if len(payload) <= SPILL_ABOVE else (body, *at_once(encode_long(body)))
 
     def _scrub(self, body: EventBody) -> EventBody:
-        is_kept_exactly = isinstance(body, AssistantMessage) and body.opaque
+        is_kept_exactly = type(body) is AssistantMessage and body.opaque
         if not is_kept_exactly and not _is_as_is(body) and self._scrubber.is_clean(body):
             return body
         return at_once(self._scrub_steps(body))
@@ -76,7 +76,7 @@ class BodyEncoder:
 
 
 def _is_as_is(body: EventBody) -> bool:
-    return isinstance(body, UserMessage) and body.as_is
+    return type(body) is UserMessage and body.as_is
 
 
 class _Prepared(Struct, frozen=True):

@@ -43,6 +43,8 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.shapes import ContextState, SessionOptions
 
+_OF_RUN_ALONE = frozenset({ModelRequest, ToolCall, ToolResult, AssistantToken, ThinkingToken})  # most events
+
 
 class Granted(Struct, frozen=True):
     """The approval that granted something, and the event that recorded it."""
@@ -98,11 +100,16 @@ class SessionFold(Struct):
         return self.run.pending if self.run else {}
 
     def apply(self, event: Event, body: EventBody) -> None:
+        if isinstance(body, Informational):
+            return
+        if type(body) not in _OF_RUN_ALONE:
+            self._apply(event, body)
+        run = self.run
+        if run is not None and event.run_id == run.run_id:
+            run.apply(body)
+
+    def _apply(self, event: Event, body: EventBody) -> None:
         match body:
-            case Informational():
-                return
-            case ModelRequest() | ToolCall() | ToolResult() | AssistantToken() | ThinkingToken():
-                pass  # affects only the run, as the last ones do; here, because most events are
             case SessionStarted():
                 self.started, self.started_seq = body, event.seq
             case UserMessage() | RunStarted() | RunComplete():
@@ -114,7 +121,13 @@ class SessionFold(Struct):
             case ApprovalPolicyChanged() | ApprovalReceived() | ModelSwitched():
                 self._settle(body, event.seq)
             case (
-                ApprovalRequired()
+                Informational()
+                | ModelRequest()
+                | ToolCall()
+                | ToolResult()
+                | AssistantToken()
+                | ThinkingToken()
+                | ApprovalRequired()
                 | RunCancelling()
                 | CancelScheduled()
                 | AssistantRestart()
@@ -130,9 +143,6 @@ class SessionFold(Struct):
                 | QuestionAnswered()
             ):
                 pass  # affects only the run
-        run = self.run
-        if run is not None and event.run_id == run.run_id:
-            run.apply(body)
 
     def _follow_run(self, event: Event, body: UserMessage | RunStarted | RunComplete) -> None:
         match body:

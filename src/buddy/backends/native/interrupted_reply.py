@@ -19,6 +19,9 @@ SINCE = 3
 """The first version of a recording with such messages."""
 
 
+_OF_REPLIES = frozenset({AssistantToken, AssistantMessage, AssistantRestart, RunComplete})
+
+
 class PartialReply:
     """What has come of a reply that is not complete, as far as this process has seen it come."""
 
@@ -30,6 +33,8 @@ class PartialReply:
         return "".join(self._pieces)
 
     def observe(self, body: EventBody) -> None:
+        if type(body) not in _OF_REPLIES:
+            return
         match body:
             case AssistantToken():
                 self._pieces.append(body.text)

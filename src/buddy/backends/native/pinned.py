@@ -63,6 +63,9 @@ _RULE = (
 )
 
 
+_UNPINNED = frozenset({AssistantToken, ThinkingToken, ModelRequest, Usage})  # most events
+
+
 class PinnedText(Struct, frozen=True):
     seq: int
     text: str
@@ -86,9 +89,9 @@ class Pins:
 
     def apply(self, seq: int, body: EventBody) -> None:
         self._first_seq = self._first_seq or seq
+        if type(body) in _UNPINNED:
+            return
         match body:
-            case AssistantToken() | ThinkingToken() | ModelRequest() | Usage():
-                pass  # first, because most events are
             case AssistantMessage():
                 self._asked_at = seq
                 for call in body.tool_calls:
@@ -108,6 +111,10 @@ class Pins:
                 self._claimed.clear()
             case (
                 Informational()
+                | AssistantToken()
+                | ThinkingToken()
+                | ModelRequest()
+                | Usage()
                 | SessionStarted()
                 | ApprovalRequired()
                 | ApprovalReceived()

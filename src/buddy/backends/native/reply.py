@@ -64,6 +64,9 @@ async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls
         match piece:
             case TextDelta():
                 await run.stream("assistant_token", piece.text)
+            case Reply():
+                await _record(run, piece, turn, known_calls)
+                run.emit(await _usage_event(run, turn, asked, piece, provider))
             case ThinkingDelta():
                 await run.stream("thinking_token", piece.text)
             case Restart():
@@ -72,9 +75,6 @@ async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls
                 run.emit(request_of(provider, turn, asked.reserved, piece))
             case Notice():
                 run.emit(WarningRaised(code=piece.code, message=piece.message, detail=piece.detail or None))
-            case Reply():
-                await _record(run, piece, turn, known_calls)
-                run.emit(await _usage_event(run, turn, asked, piece, provider))
 
 
 def request_of(

@@ -53,9 +53,9 @@ class SessionTools:
 
     def observe(self, body: EventBody) -> None:
         """Follow the session into plan mode and out of it."""
-        if isinstance(body, SessionStarted):
+        if type(body) is SessionStarted:
             self._is_planning = bool(body.options and body.options.plan)
-        elif isinstance(body, ApprovalPolicyChanged) and body.plan is not None:
+        elif type(body) is ApprovalPolicyChanged and body.plan is not None:
             self._is_planning = body.plan
 
     async def refresh(self, run: Run) -> Catalog:

@@ -51,6 +51,9 @@ NOT_RUN = "Not run: the run was interrupted before this call started."
 CUT_OFF = "[This reply was stopped here, before it was complete.]"
 
 
+_UNSAID = frozenset({AssistantToken, ThinkingToken, ModelRequest, Usage, ToolCall})  # most events
+
+
 class Transcript:
     """Feed it events in order; `items` is what a provider may be sent."""
 
@@ -72,23 +75,28 @@ class Transcript:
         self._asked_at = 0
 
     def apply(self, seq: int, body: EventBody) -> None:
+        if type(body) in _UNSAID:
+            return
         match body:
-            case AssistantToken() | ThinkingToken() | ModelRequest() | Usage() | ToolCall():
-                pass  # first, because most events are
             case ToolResult():
                 self._finish(body)
+            case AssistantMessage() | UserMessage():
+                self._speak(seq, body)
             case ApprovalReceived():
                 # The comment of a denial is already in the call's result.
                 if body.comment and body.decision == "approve" and body.call_id in self._open:
                     self._remark(body.call_id, f"\n\n[allowed by {body.by}, who said: {body.comment}]")
-            case AssistantMessage() | UserMessage():
-                self._speak(seq, body)
             case HookFinished() | FilesRestored():
                 self._note(body)
             case SessionCompacted():
                 self._compact(body)
             case (
                 Informational()
+                | AssistantToken()
+                | ThinkingToken()
+                | ModelRequest()
+                | Usage()
+                | ToolCall()
                 | SessionStarted()
                 | ApprovalRequired()
                 | RunComplete()

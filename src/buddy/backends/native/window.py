@@ -11,9 +11,9 @@ class KnownWindow:
         self._limit: int | None = None
 
     def observe(self, body: EventBody) -> None:
-        if isinstance(body, Usage):
+        if type(body) is Usage:
             self._limit = None if body.context.assumed else body.context.limit
-        elif isinstance(body, ModelSwitched):
+        elif type(body) is ModelSwitched:
             self._limit = None
 
     async def find(self, provider: Provider) -> bool:
