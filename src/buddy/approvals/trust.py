@@ -233,6 +233,8 @@ def _content(path: Path) -> str:
 
 
 def _stamp(path: Path | str) -> tuple[int, int, int] | None:
+    if not os.access(path, os.F_OK):  # most are missing, and an exception takes longer than a look
+        return None
     try:
         found = os.stat(path)  # noqa: PTH116 - see `stamp`
     except OSError:

@@ -133,16 +133,16 @@ class Messages:
 
     def _message(self, item: Item) -> Steps[bytes]:
         match item:
+            case AssistantItem():
+                message = yield from self._assistant(item)
+            case ToolItem():
+                text, _ = self._pictures.split(item)
+                message = {"role": "tool", "tool_call_id": item.call_id, "content": text}
             case UserItem():
                 text, shown = self._pictures.split(item)
                 said = [{"type": "text", "text": text}] if text else []
                 content = [*said, *_image_parts(shown)] if shown else text
-                message: dict[str, Any] = {"role": "user", "content": content}
-            case ToolItem():
-                text, _ = self._pictures.split(item)
-                message = {"role": "tool", "tool_call_id": item.call_id, "content": text}
-            case AssistantItem():
-                message = yield from self._assistant(item)
+                message = {"role": "user", "content": content}
         return (yield from encode(message)) if is_long(item) else _encode(message)
 
     def _assistant(self, item: AssistantItem) -> Steps[dict[str, Any]]:

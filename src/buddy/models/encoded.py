@@ -8,14 +8,14 @@ steps, and kept once all are.
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from operator import is_not, itemgetter
+from operator import is_, is_not, itemgetter
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from buddy.long_json import LONG
 from buddy.models.calls import call_ids
-from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
+from buddy.models.contract import AssistantItem, Item
 from buddy.steps import Steps
 
 _HISTORIES = 16
@@ -98,7 +98,9 @@ class EncodedValue(Generic[Value]):
 
 
 def _count_shared(known: Sequence[Item], items: Sequence[Item]) -> int:
-    """The length of the common prefix. All items are compared, as one may have been replaced; that takes 45 ns each."""
+    """The length of the common prefix. All items are compared, as one may have been replaced."""
+    if len(known) <= len(items) and all(map(is_, known, items)):
+        return len(known)
     differs = map(is_not, known, items)
     return next((at for at, _ in filter(_second, enumerate(differs))), min(len(known), len(items)))
 
@@ -108,14 +110,12 @@ _second = itemgetter(1)
 
 def is_long(item: Item) -> bool:
     """Whether it takes a while to encode."""
-    match item:
-        case UserItem() | ToolItem():
-            return len(item.text) > LONG
-        case AssistantItem():
-            size = len(item.text)
-            for call in item.calls:
-                size += len(call.arguments)
-            return size > LONG or item.opaque is not None
+    if not isinstance(item, AssistantItem):
+        return len(item.text) > LONG
+    size = len(item.text)
+    for call in item.calls:
+        size += len(call.arguments)
+    return size > LONG or item.opaque is not None
 
 
 def join_items(encoded: Sequence[bytes]) -> list[bytes]:

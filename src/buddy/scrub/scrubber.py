@@ -141,8 +141,10 @@ class Scrubber:
             case tuple() | list():
                 return all(self._is_clean_value(item, name) for item in cast("Sequence[Any]", value))
             case dict():
-                pairs = cast("dict[str, Any]", value).items()
-                return all(self.text(key) is key and self._is_clean_value(item, key) for key, item in pairs)
+                for key, item in cast("dict[str, Any]", value).items():
+                    if self.text(key) is not key or not self._is_clean_value(item, key):
+                        return False
+                return True
             case Struct():
                 return self.is_clean(value)
             case _:
@@ -285,5 +287,9 @@ def is_long(shape: object) -> bool:
             size += _PART * len(items)
             pending += items
         elif isinstance(value, Struct):
-            pending += [get(value) for _, get in text_fields(type(value))]
+            for _, get in text_fields(type(value)):
+                if isinstance(part := get(value), str):
+                    size += len(part)
+                elif part:
+                    pending.append(part)
     return size > SLICE

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem, in_words
+from buddy.models.contract import AssistantItem, Item, in_words
 from buddy.models.encoded import is_long
 from buddy.models.tokens import Counter, count, count_steps
 from buddy.protocol.shapes import ContextState
@@ -148,17 +148,19 @@ class Tally:
 
 
 def _texts(item: Item) -> list[str]:
-    match item:
-        case UserItem() | ToolItem():
-            return [in_words(item) if item.images else item.text]
-        case AssistantItem():
-            return [item.text, *(part for call in item.calls for part in (call.name, call.arguments))]
+    if not isinstance(item, AssistantItem):
+        return [in_words(item) if item.images else item.text]
+    texts = [item.text]
+    for call in item.calls:
+        texts += (call.name, call.arguments)
+    return texts
 
 
 def _extra(item: Item) -> int:
     """What an item takes besides its texts."""
     if not isinstance(item, AssistantItem):
-        return FRAME + sum(min(IMAGE, FRAME + image.width * image.height // PIXELS) for image in item.images)
+        images = (min(IMAGE, FRAME + image.width * image.height // PIXELS) for image in item.images)
+        return FRAME + (sum(images) if item.images else 0)
     size = FRAME * (1 + len(item.calls))
     return size + len(msgspec.json.encode(item.opaque)) // 4 if item.opaque else size
 
