@@ -9,21 +9,27 @@ import os
 import stat
 import sys
 
+_PIECE = 1024 * 1024
+_LEAST = 4 * 1024
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def open_regular(path: str, *, directory: int | None = None, follow: bool = False) -> int:
     """A descriptor for reading; OSError if it is not a regular file. Links are followed only on request."""
-    flags = _READ | (0 if follow else os.O_NOFOLLOW)
     # Inspected first: opening a device can already have an effect.
     check_regular(os.stat(path, dir_fd=directory, follow_symlinks=follow), path)
-    opened = os.open(path, flags, dir_fd=directory)
+    opened = open_inspected(path, directory=directory, follow=follow)
     try:
         check_regular(os.fstat(opened), path)
     except OSError:
         os.close(opened)
         raise
     return opened
+
+
+def open_inspected(path: str, *, directory: int | None = None, follow: bool = False) -> int:
+    """The same for a file that was regular a moment ago; the caller inspects what was opened."""
+    return os.open(path, _READ | (0 if follow else os.O_NOFOLLOW), dir_fd=directory)
 
 
 def read_regular(path: str, limit: int, *, follow: bool = False) -> bytes:
@@ -35,10 +41,11 @@ def read_regular(path: str, limit: int, *, follow: bool = False) -> bytes:
         os.close(opened)
 
 
-def read_up_to(opened: int, limit: int) -> bytes:
+def read_up_to(opened: int, limit: int, expected: int = _PIECE) -> bytes:
+    """At most `limit` bytes. `expected` is about how many there are: memory for more than that is not needed."""
     pieces: list[bytes] = []
-    left = limit
-    while left > 0 and (piece := os.read(opened, min(left, 1024 * 1024))):
+    left, most = limit, min(max(expected, _LEAST) + 1, _PIECE)
+    while left > 0 and (piece := os.read(opened, min(left, most))):
         pieces.append(piece)
         left -= len(piece)
     return b"".join(pieces)

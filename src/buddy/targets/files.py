@@ -12,7 +12,7 @@ from functools import cache
 from itertools import islice
 
 from buddy.errors import ToolError
-from buddy.regular_files import open_regular, path_of, read_up_to
+from buddy.regular_files import open_inspected, path_of, read_up_to
 from buddy.targets.contract import Entry, FileStat
 from buddy.targets.paths import enter, reach
 
@@ -44,20 +44,19 @@ def _read(path: str, root: str, limit: int, most: int | None, *, follows: bool =
     with reach(path, root, follows=follows) as location:
         if len(location.rest) != 1:
             raise _not_a_file(path) if not location.rest else _missing(path)
+        if location.info is None:
+            raise _missing(path)
+        _check_regular(location.info, path)
+        if most is not None and location.info.st_size > most:
+            return None
         try:
-            info = os.stat(location.rest[0], dir_fd=location.directory, follow_symlinks=False)
-            _check_regular(info, path)
-            if follows:  # otherwise it is outside anyway
-                _check_links(info, location.path, path)
-            if most is not None and info.st_size > most:
-                return None
-            opened = open_regular(location.rest[0], directory=location.directory)
+            opened = open_inspected(location.rest[0], directory=location.directory)
             try:
                 info = os.fstat(opened)
                 _check_regular(info, path)
-                if follows:
+                if follows:  # otherwise it is outside anyway
                     _check_links(info, location.path, path)
-                return read_up_to(opened, limit)
+                return read_up_to(opened, limit, info.st_size)
             finally:
                 os.close(opened)
         except FileNotFoundError as error:

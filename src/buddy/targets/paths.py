@@ -31,12 +31,13 @@ class Location(Struct, frozen=True):
     """Where a walk ended: an open directory, its path, and the names that remain.
 
     `rest` is empty for the root itself, one name for an entry of `directory` that is not a link or does not exist,
-    and more if directories are missing too.
+    and more if directories are missing too. `info` is what the walk saw of that entry; None if it does not exist.
     """
 
     directory: int
     path: str
     rest: tuple[str, ...]
+    info: os.stat_result | None = None
 
 
 def locate(path: str, root: str) -> str:
@@ -95,6 +96,7 @@ class _Walk:
         self.names: list[str] = []
         self.pending = self._parts(path)
         self.links = 0
+        self.info: os.stat_result | None = None
         try:
             self.directory = os.open(self.root, _ENTER)
         except OSError as error:
@@ -106,7 +108,7 @@ class _Walk:
         except OSError as error:
             raise ToolError(f"{self.asked!r} cannot be reached: {error.strerror}; check the path") from error
         path = "/".join((self.root.rstrip("/"), *self.names, *rest)) or "/"
-        return Location(self.directory, path, rest)
+        return Location(self.directory, path, rest, self.info)
 
     def _walk(self) -> tuple[str, ...]:
         for _ in range(MAX_STEPS):
@@ -140,15 +142,18 @@ class _Walk:
         return False
 
     def _read_link(self, name: str) -> str | None:
+        self.info = None
         try:
             # Most names are no links, and a link that cannot be read is an exception, which takes longer than a look.
-            if not modes.S_ISLNK(os.lstat(name, dir_fd=self.directory).st_mode):
-                return None
-            return os.readlink(name, dir_fd=self.directory)
+            info = os.lstat(name, dir_fd=self.directory)
+            if modes.S_ISLNK(info.st_mode):
+                return os.readlink(name, dir_fd=self.directory)
         except OSError as error:
             if error.errno in (errno.EINVAL, errno.ENOENT):
                 return None
             raise
+        self.info = info
+        return None
 
     def _follow(self, target: str) -> None:
         if not self.follows:
