@@ -4,7 +4,7 @@ Invariants: everything limited is reserved before it is spent, and what does not
 reservations are in the log, so a restart refunds nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
@@ -37,14 +37,15 @@ class BudgetExceeded(RunEnded):
 
 
 class Budget(Struct, frozen=True):
-    """A snapshot of what is left."""
+    """What is left."""
 
     state: RunState
-    seconds: float
+    clock: Callable[[], float]
+    """The seconds since the run began; few limits need them."""
 
     @classmethod
     def of(cls, run: Run) -> "Budget":
-        return cls(run.state, run.seconds())
+        return cls(run.state, run.seconds)
 
     def check(self) -> None:
         """Refuse a turn if any limit is exhausted."""
@@ -100,7 +101,7 @@ class Budget(Struct, frozen=True):
             turns=state.turns,
             tokens=state.tokens + usage.input_tokens + usage.output_tokens,
             tool_calls=state.tool_calls,
-            seconds=self.seconds,
+            seconds=self.clock(),
             limits=state.options.budget,
             cost_usd=(state.cost_usd or 0.0) + (cost or 0.0) if known else None,
         )
@@ -124,7 +125,7 @@ class Budget(Struct, frozen=True):
         if limits.max_cost_usd is not None:
             yield "cost", limits.max_cost_usd, self._cost
         if limits.max_seconds is not None:
-            yield "seconds", limits.max_seconds, self.seconds
+            yield "seconds", limits.max_seconds, self.clock()
         if limits.max_tool_calls is not None:
             yield "tool_calls", limits.max_tool_calls, self._tool_calls
 

@@ -109,10 +109,12 @@ class Fold:
             thoughts.append(thought)
         for name, value in (delta.rest or _NONE).items():
             self._keep(name, value, thoughts)
-        for name, part in (("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)):
-            if part is not None:
-                self._reasoning.setdefault(name, []).append(part)
-        self._details.extend(delta.reasoning_details or ())
+        if delta.reasoning_content is not None:
+            self._reasoning.setdefault("reasoning_content", []).append(delta.reasoning_content)
+        if delta.reasoning is not None:
+            self._reasoning.setdefault("reasoning", []).append(delta.reasoning)
+        if delta.reasoning_details:
+            self._details.extend(delta.reasoning_details)
         for call in delta.tool_calls or ():
             self._calls.add(call)
 
@@ -155,7 +157,10 @@ class Fold:
 
 def _first(chunk: Chunk) -> Choice | None:
     """The choice with index 0, wherever it is; a server may send others, which nobody asked for."""
-    return next((choice for choice in chunk.choices or () if choice.index in (0, None)), None)
+    for choice in chunk.choices or ():
+        if choice.index in (0, None):
+            return choice
+    return None
 
 
 def _numbered(calls: tuple[CallDelta, ...]) -> tuple[CallDelta, ...]:

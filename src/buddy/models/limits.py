@@ -5,6 +5,7 @@ with arguments that say so instead of its own, so that the model gets an error a
 """
 
 from collections.abc import Iterable
+from functools import cache
 
 import msgspec
 
@@ -102,4 +103,9 @@ def refuse(problem: str) -> str:
 
 def find_refusal(arguments: str) -> str:
     """Why a call must not run; empty if these are its own arguments."""
-    return next((problem for problem in _PROBLEMS if arguments == refuse(problem)), "")
+    return _refusals().get(arguments, "")
+
+
+@cache
+def _refusals() -> dict[str, str]:
+    return {refuse(problem): problem for problem in _PROBLEMS}

@@ -139,7 +139,8 @@ class ActiveRun:
         await self._stop_children()
 
     def seconds(self) -> float:
-        return max(0.0, (self._clock() - self._state.started_ts) / 1000)
+        elapsed = self._clock() - self._state.started_ts
+        return elapsed / 1000 if elapsed > 0 else 0.0
 
     def arguments_of(self, call: OpenCall) -> str:
         known = self._arguments.get(call.item.call_id)

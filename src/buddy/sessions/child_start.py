@@ -132,7 +132,7 @@ def _budget(parent: Session, run: RunState, wanted: BudgetLimits) -> BudgetLimit
     waiting = [call for call in run.open_calls.values() if call.item.name == "delegate"]
     shares = sum(call.item.call_id not in run.children for call in waiting) + 1
     seconds = max(0.0, (parent.services.clock() - run.started_ts) / 1000)
-    share = Budget(run, seconds).share(shares)
+    share = Budget(run, lambda: seconds).share(shares)
     if share is None:
         raise ToolError("too little is left of the budget for a sub-agent; do the work yourself, or finish")
     return BudgetLimits(

@@ -10,7 +10,7 @@ import codecs
 from collections.abc import Callable
 from functools import partial
 from itertools import groupby
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 from msgspec import Struct
@@ -256,9 +256,10 @@ def _call_of(run: Run, call: OpenCall, prepared: PreparedCall, on_output: OnOutp
 def _shown_arguments(arguments: str) -> Steps[dict[str, Any]]:
     """The arguments as an object, for people; anything else is shown as it is."""
     try:
-        return msgspec.convert((yield from decode(arguments or "{}")), dict[str, Any])
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeEncodeError):
+        shown = yield from decode(arguments or "{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return {"raw": arguments}
+    return cast("dict[str, Any]", shown) if isinstance(shown, dict) else {"raw": arguments}
 
 
 def _error_type(code: str) -> ToolErrorType:
