@@ -1,6 +1,7 @@
 """What confined commands can and cannot do, with both confinement methods."""
 
 import asyncio
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -11,7 +12,7 @@ from buddy.errors import ToolError
 from buddy.targets import orphans
 from buddy.targets.confine import probe
 from buddy.targets.confine.methods import METHODS
-from buddy.targets.confine.policy import ConfinementPolicy
+from buddy.targets.confine.policy import OWN_CODE, ConfinementPolicy
 from buddy.targets.confine.target import Confined
 from buddy.targets.contract import Finished
 from tests.targets.captured_output import CapturedOutput
@@ -171,3 +172,30 @@ async def test_what_only_reads_cannot_write(confined: Confined, root: Path, own:
     code, output = await run(confined.without_cgroups, f"{attack}; echo own >/tmp/x && cat /tmp/x", root, nonce)
     assert (code, "own" in output.split(), contents(root)) == (0, True, before)
     assert "secret" not in output
+
+
+def test_the_helpers_import_little_because_each_command_waits_for_them() -> None:
+    program = "import sys; sys.path.append(sys.argv[1]); import landlock, supervisor; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, OWN_CODE], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {"enum", "json", "re", "signal", "socket", "threading", "typing"}.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize("command", ["cat /dev/zero | head -c 1", "sh -c 'cat /dev/zero | head -c 1'"])
+async def test_a_command_ends_by_a_closed_pipe_as_anywhere_else(confined: Confined, root: Path, command: str) -> None:
+    output = CapturedOutput()
+    finished = await confined.run(command, cwd=str(root), nonce="f" * 32, on_output=output, timeout=60)
+    assert (finished.exit_code, output.output["stderr"]) == (0, b"")
+
+
+def test_the_interpreter_is_protected_if_the_workspace_contains_it(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "python" / "lib").mkdir(parents=True)
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "python"))
+    policy = ConfinementPolicy(str(tmp_path), home=str(home), own=())
+    with policy.active():
+        assert str(tmp_path / "python") in policy.plan(network=False).readonly
+    with pytest.raises(ToolError, match="protected"):
+        policy.check(str(tmp_path / "python" / "lib" / "os.py"))

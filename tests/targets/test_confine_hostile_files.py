@@ -249,8 +249,7 @@ def run_as_stranger(way: str, place: Path, argv: list[str]) -> "subprocess.Compl
         # Not in a private directory; the helpers need the standard library alone, and that user may not be able to run
         # this interpreter.
         plan = msgspec.structs.replace(policy.plan(network=False), visible=(str(place),))
-        renamed = {sys.executable: "/usr/bin/python3", landlock.__file__: str(place / "landlock.py")}
-        renamed[OWN_CODE] = str(place)
+        renamed = {sys.executable: "/usr/bin/python3", OWN_CODE: str(place)}
         words = [renamed.get(word, word) for word in confine_argv(way, plan, argv, str(work))]
         user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]
         return subprocess.run([*user, *words], capture_output=True, text=True, check=False, timeout=60)

@@ -1,17 +1,18 @@
-"""Confine this process with namespaces and Landlock, then exec the command: `python landlock.py PLAN CWD -- ARGV`.
+"""Confine this process with namespaces and Landlock, then become the command: `main([*PLAN, CWD, *ARGV])`.
 
 Invariants: either every step succeeded or the command is not started (exit 126, and why on stderr). It uses the
-standard library alone, because it runs without any other.
+standard library alone, because it runs without any other, and as little of it as `supervisor.py`.
 """
 
 import ctypes
-import json
 import os
-import signal
 import struct
 import sys
-from collections.abc import Sequence
-from typing import NoReturn, TypedDict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import NoReturn
 
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
@@ -27,59 +28,73 @@ WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
 CHANGES = WRITE_FILE | sum(1 << bit for bit in range(4, 14)) | TRUNCATE
 WANTED_ABI = 3
 
+HANGUP, INTERRUPT, KILL, PIPE, TERMINATE, FILE_SIZE = 1, 2, 9, 13, 15, 25
+DEFAULT, IGNORE = 0, 1
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Plan(TypedDict):
-    root: str
-    private: list[str]
-    visible: list[str]
-    pins: list[str]
-    readonly: list[str]
-    hidden: list[str]
-    network: bool
-    files_bytes: int
-    filter: int | None
-    is_reading: bool
+class Plan:
+    """The policy's plan, from the words that `methods.py` makes of it: each list begins with its length."""
+
+    def __init__(self, words: "Iterator[str]") -> None:
+        self.root = next(words)
+        self.network = next(words) == "network"
+        self.is_reading = next(words) == "reading"
+        self.files_bytes = int(next(words))
+        opened = int(next(words))
+        self.filter = None if opened < 0 else opened
+        self.private, self.visible, self.pins, self.readonly, self.hidden = (_read_list(words) for _ in range(5))
 
 
-def main(words: Sequence[str]) -> NoReturn:
-    plan: Plan = json.loads(words[0])
-    cwd, argv = words[1], words[3:]
+def _read_list(words: "Iterator[str]") -> "list[str]":
+    return [next(words) for _ in range(int(next(words)))]
+
+
+def main(words: "Sequence[str]", supervise: "Callable[[Sequence[str]], NoReturn] | None" = None) -> "NoReturn":
+    """`supervise` runs the command if it has no filter of its own."""
+    left = iter(words)
+    plan, cwd, argv = Plan(left), next(left), list(left)
     parent = os.getppid()
     try:
-        _unshare(network=plan["network"])
+        _unshare(network=plan.network)
         _die_with(parent)  # after a new user namespace, which forgets it
         _mount_all(plan)
         child = os.fork()
         if child == 0:
-            _become(plan, cwd, argv)
+            _become(plan, cwd, argv, supervise)
     except OSError as error:
         _refuse(error)
     _pass_on(child)
 
 
-def _become(plan: Plan, cwd: str, argv: Sequence[str]) -> NoReturn:
+def _become(
+    plan: Plan, cwd: str, argv: "list[str]", supervise: "Callable[[Sequence[str]], NoReturn] | None"
+) -> "NoReturn":
     try:
-        _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "die with the parent")
+        _check(_libc.prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0), "die with the parent")
         _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
         _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
         _landlock(plan)
         _drop_capabilities()
         os.chdir(cwd)
-        if plan["filter"] is not None:
-            _filter_calls(plan["filter"])
+        if plan.filter is not None:
+            _filter_calls(plan.filter)
         # The first process of a namespace ignores signals and adopts orphans, so the command is the second.
         child = os.fork()
         if child:
             _reap(child)
-        os.execvp(argv[0], list(argv))  # noqa: S606 - what it was asked to become
+        if supervise is not None:
+            supervise(argv)
+        for ignored in (PIPE, FILE_SIZE):  # by Python; what this becomes should not
+            _libc.signal(ignored, DEFAULT)
+        os.execvp(argv[0], argv)  # noqa: S606 - what it was asked to become
     except OSError as error:
         _refuse(error)
 
 
 def _die_with(parent: int) -> None:
-    _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "die with the parent")
+    _check(_libc.prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0), "die with the parent")
     if os.getppid() != parent:
         os._exit(1)
 
@@ -97,23 +112,23 @@ def _unshare(*, network: bool) -> None:
 def _mount_all(plan: Plan) -> None:
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     # Opened before their parents are mounted over.
-    root, *visible = (os.open(place, os.O_PATH | os.O_DIRECTORY) for place in (plan["root"], *plan["visible"]))
+    root, *visible = (os.open(place, os.O_PATH | os.O_DIRECTORY) for place in (plan.root, *plan.visible))
     _set_readonly("/", on=True, recursive=True)
-    size = b"size=%d" % plan["files_bytes"]
+    size = b"size=%d" % plan.files_bytes
     _mount_devices(size)
-    for place in filter(os.path.isdir, plan["private"]):
+    for place in filter(os.path.isdir, plan.private):
         _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, size)
-    for place, opened in zip(plan["visible"], visible, strict=True):
+    for place, opened in zip(plan.visible, visible, strict=True):
         _show(opened, place)
         _set_readonly(place, on=True)
-    below = f"{plan['root']}/"
-    _hide([place for place in plan["hidden"] if not place.startswith(below)])
-    _show(root, plan["root"])
-    _set_readonly(plan["root"], on=plan["is_reading"])
-    _hide([place for place in plan["hidden"] if place.startswith(below)])
-    for place in (*plan["pins"], *plan["readonly"]):
+    below = f"{plan.root}/"
+    _hide([place for place in plan.hidden if not place.startswith(below)])
+    _show(root, plan.root)
+    _set_readonly(plan.root, on=plan.is_reading)
+    _hide([place for place in plan.hidden if place.startswith(below)])
+    for place in (*plan.pins, *plan.readonly):
         _mount(place, place, None, MS_BIND)
-        _set_readonly(place, on=place in plan["readonly"])
+        _set_readonly(place, on=place in plan.readonly)
 
 
 def _show(opened: int, place: str) -> None:
@@ -144,7 +159,7 @@ def _mount_devices(size: bytes) -> None:
     _set_readonly("/dev", on=True)
 
 
-def _hide(places: Sequence[str]) -> None:
+def _hide(places: "Sequence[str]") -> None:
     for place in filter(os.path.isdir, places):
         _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY)
 
@@ -170,12 +185,12 @@ def _landlock(plan: Plan) -> None:
         raise OSError(0, f"Landlock {WANTED_ABI} or newer is needed, this kernel has {abi}")
     parts = [CHANGES]
     if abi >= 4:
-        parts.append(0 if plan["network"] else 3)
+        parts.append(0 if plan.network else 3)
     if abi >= 6:
         parts.append(3)  # neither abstract sockets nor signals reach beyond
     request = struct.pack(f"{len(parts)}Q", *parts)
     rules = _check(_libc.syscall(CREATE_RULESET, request, len(request), 0), "make Landlock rules")
-    for place in (plan["root"], *plan["private"], "/dev/pts", "/dev/shm"):  # noqa: S108 - a mount of its own
+    for place in (plan.root, *plan.private, "/dev/pts", "/dev/shm"):  # noqa: S108 - a mount of its own
         _allow(rules, place, CHANGES)
     for name in DEVICES:
         _allow(rules, f"/dev/{name}", WRITE_FILE | TRUNCATE)
@@ -207,16 +222,16 @@ def _drop_capabilities() -> None:
     _check(_libc.capset(head, none), "drop capabilities")
 
 
-def _pass_on(child: int) -> NoReturn:
+def _pass_on(child: int) -> "NoReturn":
     """Wait for the command; a signal that ends this process ends it and its entire namespace."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for number in (TERMINATE, INTERRUPT, HANGUP):
+        _libc.signal(number, IGNORE)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
 
 
-def _reap(child: int) -> NoReturn:
+def _reap(child: int) -> "NoReturn":
     """Wait for the command; when this process ends, so does the rest of the namespace."""
     while True:
         ended, status = os.wait()
@@ -232,11 +247,7 @@ def _check(result: int, what: str) -> int:
     return result
 
 
-def _refuse(error: OSError) -> NoReturn:
+def _refuse(error: OSError) -> "NoReturn":
     sys.stderr.write(f"the command could not be confined: {error.strerror or error}\n")
     sys.stderr.flush()
     os._exit(126)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 
@@ -13,15 +12,31 @@ from buddy.targets.confine.limits import resource_limits
 from buddy.targets.confine.policy import OWN_CODE, Plan
 
 Wrap = Callable[[Plan, Sequence[str], str], list[str]]
-START = "import sys; sys.path.append(sys.argv[1]); from supervisor import main; main(sys.argv[2:])"
+# Imported, not run as files: so their bytecode is kept.
+_OWN = "import sys; sys.path.append(sys.argv[1]); "
+_START = (sys.executable, "-I", "-S", "-c")
+SUPERVISE = (*_START, _OWN + "from supervisor import main; main(sys.argv[2:])", OWN_CODE)
+LANDLOCK = (*_START, _OWN + "from landlock import main; main(sys.argv[2:])", OWN_CODE)
+# Landlock's helper is Python already, so it becomes the supervisor instead of starting it.
+_BOTH = "from landlock import main; from supervisor import main as supervise; main(sys.argv[2:], supervise)"
+LANDLOCK_AND_SUPERVISE = (*_START, _OWN + _BOTH, OWN_CODE)
 
 # The supervisor does the same.
 NO_INPUT = ("/bin/sh", "-c", 'exec "$@" </dev/null', "sh")
 
 
 def wrap_with_landlock(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
-    helper = Path(__file__).with_name("landlock.py")
-    return [sys.executable, "-I", "-S", str(helper), msgspec.json.encode(plan).decode(), cwd, "--", *argv]
+    if tuple(argv[: len(SUPERVISE)]) == SUPERVISE:
+        return [*LANDLOCK_AND_SUPERVISE, *_plan_words(plan), cwd, *argv[len(SUPERVISE) :]]
+    return [*LANDLOCK, *_plan_words(plan), cwd, *argv]
+
+
+def _plan_words(plan: Plan) -> list[str]:
+    words = [plan.root, "network" if plan.network else "none", "reading" if plan.is_reading else "writing"]
+    words += [str(plan.files_bytes), str(-1 if plan.filter is None else plan.filter)]
+    for places in (plan.private, plan.visible, plan.pins, plan.readonly, plan.hidden):
+        words += [str(len(places)), *places]
+    return words
 
 
 METHODS: dict[str, Wrap] = {"bubblewrap": bubblewrap.wrap, "landlock": wrap_with_landlock}
@@ -59,8 +74,8 @@ def _supervise(plan: Plan, argv: Sequence[str]) -> list[str]:
     program = seccomp.build_filter(machine, supervised=True).hex()
     network = "network" if plan.network else "none"
     limits = ":".join(map(str, resource_limits()))
-    words = (OWN_CODE, program, str(machine.seccomp), ":".join(plan.private), network, limits)
-    return [sys.executable, "-I", "-S", "-c", START, *words, *argv]
+    words = (program, str(machine.seccomp), ":".join(plan.private), network, limits)
+    return [*SUPERVISE, *words, *argv]
 
 
 def _machine() -> seccomp.Machine:

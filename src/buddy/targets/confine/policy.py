@@ -5,6 +5,7 @@ moved aside; placeholders created for that are removed once no command needs the
 """
 
 import os
+import stat
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -164,7 +165,8 @@ class ConfinementPolicy:
         self.root = os.path.realpath(root)
         self._own = tuple(os.path.realpath(place) for place in own)
         self._state_dir = state_dir
-        code = tuple(os.path.realpath(place) for place in (sys.prefix, OWN_CODE))
+        # The helpers import from all of these, Landlock's before it is confined.
+        code = tuple(os.path.realpath(place) for place in (sys.prefix, sys.base_prefix, sys.base_exec_prefix, OWN_CODE))
         self._dirs = (*_join(self.root, PROJECT), *_join(home, HOME_DIRS), *self._own, *code)
         self._files = (*_join(self.root, PROJECT_FILES), *_join(home, HOME_FILES), *map(os.path.realpath, files))
         self._guarded = tuple(_join(self.root, GUARDED))
@@ -275,20 +277,22 @@ class ConfinementPolicy:
 
     def _walk(self, place: str, *, is_dir: bool) -> Iterator[str]:
         """The paths from the root down to `place`; the first missing one is created and ends the walk."""
-        at, journal = Path(self.root), None if self._state_dir is None else _journal(self._state_dir)
-        parts = Path(place).relative_to(at).parts
+        journal = None if self._state_dir is None else _journal(self._state_dir)
+        at, parts = self.root, place.removeprefix(f"{self.root}/").split("/")
         for number, part in enumerate(parts):
-            at /= part
-            is_last = number == len(parts) - 1
-            if at.is_symlink():
-                raise _is_a_link(str(at))
-            if not at.exists():
-                _placeholders.make(at, journal, is_dir=is_dir or not is_last)
-                yield str(at)
+            at = f"{at}/{part}"
+            try:
+                mode = os.lstat(at).st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                is_last = number == len(parts) - 1
+                _placeholders.make(Path(at), journal, is_dir=is_dir or not is_last)
+                yield at
                 return
-            _placeholders.adopt(at)
-            yield str(at)
-            if not at.is_dir():
+            if stat.S_ISLNK(mode):
+                raise _is_a_link(at)
+            _placeholders.adopt(Path(at))
+            yield at
+            if not stat.S_ISDIR(mode):
                 return
 
 

@@ -3,21 +3,20 @@
 It runs inside the confinement, as the parent of the command: `main([FILTER, SECCOMP, PLACES, NETWORK, LIMITS, *ARGV])`.
 
 Invariants: a path is resolved once, here, and what it was resolved to is what gets connected, so that nothing can be
-swapped in between; a Unix socket is connected only if it was bound inside the same confinement. It imports little,
-because each command waits for this process to start.
+swapped in between; a Unix socket is connected only if it was bound inside the same confinement; nothing is imported
+once the command has begun, which may have changed the file. Each command waits for this process to start, so it imports
+little: what `signal`, `socket` and `threading` would do is asked of the C library, as they take as long as Python.
 """
 
+import _thread  # noqa: TID251 - documented, and `threading` takes a quarter of the time until the command starts
 import ctypes
 import errno
 import fcntl
 import os
 import resource
 import select
-import signal
-import socket
 import struct
 import sys
-import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +39,13 @@ NOTIFICATION, CONNECT_CALL = 80, struct.Struct("=QIIiIQQQQ")
 PIDFD_GETFD = 438
 PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
 SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, SHOW_VFS, VFS_ATTRIBUTE = 20, 0x301, 2, 1
-NETLINK_SOCK_DIAG = 4
+AF_UNIX, AF_NETLINK, NETLINK_SOCK_DIAG = 1, 16, 4
+STREAM, RAW, CLOSE_ON_EXEC = 1, 3, 0o2000000
+SOL_SOCKET, SO_DOMAIN, SCM_RIGHTS = 1, 39, 1
+HANGUP, INTERRUPT, PIPE, TERMINATE, FILE_SIZE = 1, 2, 13, 15, 25
+DEFAULT, IGNORE = 0, 1
+# A message without an address: one part, one control message, no flags.
+MESSAGE, PART, CONTROL = struct.Struct("@QI4xQQQQi4x"), struct.Struct("@QQ"), struct.Struct("@QIIi4x")
 TYPE_BITS, SOCKET_TYPE = 0o170000, 0o140000
 MAX_ADDRESS = 128
 MAX_WAITING = 64
@@ -49,7 +54,13 @@ LOOK_AGAIN_MS = 1000
 
 _syscall = _function("syscall")
 _prctl = _function("prctl")
+_signal = _function("signal")
 _libc_connect = _function("connect")
+_socket = _function("socket")
+_socketpair = _function("socketpair")
+_getsockopt = _function("getsockopt")
+_sendmsg = _function("sendmsg")
+_recvmsg = _function("recvmsg")
 
 
 class Supervisor:
@@ -77,7 +88,7 @@ class Supervisor:
         is_patient = not fcntl.fcntl(ours, fcntl.F_GETFL) & os.O_NONBLOCK
         if is_patient and self._waiting < MAX_WAITING:
             self._waiting += 1
-            threading.Thread(target=self._connect_later, args=(call, thread, ours, address, size), daemon=True).start()
+            _thread.start_new_thread(self._connect_later, (call, thread, ours, address, size))
         else:
             # If too many wait, it has to try again.
             self._answer(call, errno.EAGAIN if is_patient else self._connect(call, thread, ours, address, size))
@@ -94,7 +105,7 @@ class Supervisor:
             name = _read_memory(thread, address, min(size, MAX_ADDRESS))
             # The thread may have ended, and another have its number: then this was the wrong memory.
             fcntl.ioctl(self.listener, IS_VALID, struct.pack("=Q", call))
-            if _domain_of(ours) != socket.AF_UNIX or len(name) <= 2:
+            if _domain_of(ours) != AF_UNIX or len(name) <= 2:
                 return _connect(ours, name)
             if name[2] == 0:
                 return errno.ECONNREFUSED if self._network else _connect(ours, name)
@@ -108,7 +119,7 @@ class Supervisor:
         try:
             if not self._is_own(door):
                 return errno.ECONNREFUSED
-            return _connect(ours, struct.pack("=H", socket.AF_UNIX) + b"/proc/self/fd/%d\0" % door)
+            return _connect(ours, struct.pack("=H", AF_UNIX) + b"/proc/self/fd/%d\0" % door)
         finally:
             os.close(door)
 
@@ -130,21 +141,20 @@ class Supervisor:
 
 def main(words: "Sequence[str]") -> "NoReturn":
     program, number, places, network, limits, *argv = words
-    ours, theirs = socket.socketpair()
+    ours, theirs = _make_pair()
     child = os.fork()
     if child == 0:
         _limit(*map(int, limits.split(":")))
         _become(theirs, bytes.fromhex(program), int(number), argv)
-    theirs.close()
-    for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
+    os.close(theirs)
+    for ignored in (TERMINATE, INTERRUPT, HANGUP):
+        _signal(ignored, IGNORE)
     # Nobody inside can trace this process, and the children of the command stay below it, so that it can look at them.
     _prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    _, received, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(4))
-    ours.close()
-    if received:
-        listener = struct.unpack("=i", received[0][2])[0]
+    listener = _receive_descriptor(ours)
+    os.close(ours)
+    if listener is not None:
         _follow(child, Supervisor(listener, places.split(":"), network=network == "network"))
     _exit_as(os.waitpid(child, 0)[1])
 
@@ -171,15 +181,15 @@ def _bury(child: int) -> None:
         os.waitpid(found.si_pid, 0)
 
 
-def _become(theirs: "socket.socket", program: bytes, number: int, argv: "Sequence[str]") -> "NoReturn":
+def _become(theirs: int, program: bytes, number: int, argv: "Sequence[str]") -> "NoReturn":
     try:
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         listener = install_filter(program, number, NEW_LISTENER)
-        theirs.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("=i", listener))])
+        _send_descriptor(theirs, listener)
         os.close(listener)
-        theirs.close()
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; what this becomes should not
-            signal.signal(ignored, signal.SIG_DFL)
+        os.close(theirs)
+        for ignored in (PIPE, FILE_SIZE):  # by Python; what this becomes should not
+            _signal(ignored, DEFAULT)
         os.execvp(argv[0], list(argv))  # noqa: S606 - what it was asked to become
     except OSError as error:
         sys.stderr.write(f"the command could not be confined: {error.strerror or error}\n")
@@ -229,12 +239,43 @@ def _read_memory(thread: int, address: int, size: int) -> bytes:
         os.close(opened)
 
 
+def _make_pair() -> "tuple[int, int]":
+    """Two ends of a connection, which no program that is started gets."""
+    pair = (ctypes.c_int * 2)()
+    if _socketpair(AF_UNIX, STREAM | CLOSE_ON_EXEC, 0, pair) < 0:
+        raise _error("make a connection")
+    return pair[0], pair[1]
+
+
+def _send_descriptor(end: int, descriptor: int) -> None:
+    with_room = ctypes.create_string_buffer(CONTROL.pack(20, SOL_SOCKET, SCM_RIGHTS, descriptor), CONTROL.size)
+    if _exchange(_sendmsg, end, with_room) < 0:
+        raise _error("pass on the filter")
+
+
+def _receive_descriptor(end: int) -> "int | None":
+    """None if the other end was closed without one."""
+    with_room = ctypes.create_string_buffer(CONTROL.size)
+    if _exchange(_recvmsg, end, with_room) <= 0:
+        return None
+    _, level, kind, descriptor = CONTROL.unpack(with_room.raw)
+    return descriptor if (level, kind) == (SOL_SOCKET, SCM_RIGHTS) else None
+
+
+def _exchange(call: "Callable[..., int]", end: int, control: "ctypes.Array[ctypes.c_char]") -> int:
+    """Send or receive one byte and a control message."""
+    byte = ctypes.create_string_buffer(b"x", 1)
+    part = ctypes.create_string_buffer(PART.pack(ctypes.addressof(byte), 1), PART.size)
+    places = ctypes.addressof(part), 1, ctypes.addressof(control), len(control)
+    message = ctypes.create_string_buffer(MESSAGE.pack(0, 0, *places, 0), MESSAGE.size)
+    return call(end, message, 0)
+
+
 def _domain_of(ours: int) -> int:
-    taken = socket.socket(-1, -1, -1, ours)
-    try:
-        return taken.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN)
-    finally:
-        taken.detach()
+    found, size = ctypes.c_int(), ctypes.c_uint(4)
+    if _getsockopt(ours, SOL_SOCKET, SO_DOMAIN, ctypes.byref(found), ctypes.byref(size)) < 0:
+        raise _error("look at the socket")
+    return found.value
 
 
 def _connect(ours: int, name: bytes) -> int:
@@ -252,13 +293,15 @@ def _device_of(door: int) -> int:
 
 def _bound_sockets() -> "Iterator[tuple[int, int]]":
     """The inode and device of each socket of this network namespace that has a place in the file system."""
-    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)
+    kernel = _socket(AF_NETLINK, RAW | CLOSE_ON_EXEC, NETLINK_SOCK_DIAG)
+    if kernel < 0:
+        raise _error("list the sockets")
     any_state = 0xFFFFFFFF
-    request = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, any_state, 0, SHOW_VFS, 0xFFFFFFFF, 0xFFFFFFFF)
+    request = struct.pack("=BBHIIIII", AF_UNIX, 0, 0, any_state, 0, SHOW_VFS, 0xFFFFFFFF, 0xFFFFFFFF)
     try:
-        kernel.send(struct.pack("=IHHII", 16 + len(request), SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, 1, 0) + request)
+        os.write(kernel, struct.pack("=IHHII", 16 + len(request), SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, 1, 0) + request)
         while True:
-            answer = kernel.recv(1 << 16)
+            answer = os.read(kernel, 1 << 16)
             while len(answer) >= 16:
                 size, kind = struct.unpack_from("=IH", answer)
                 if kind != SOCK_DIAG_BY_FAMILY:
@@ -266,7 +309,7 @@ def _bound_sockets() -> "Iterator[tuple[int, int]]":
                 yield from _places_of(answer[32:size])
                 answer = answer[(size + 3) & ~3 :]
     finally:
-        kernel.close()
+        os.close(kernel)
 
 
 def _places_of(attributes: bytes) -> "Iterator[tuple[int, int]]":

@@ -7,7 +7,7 @@ runs with the workspace read-only, so that nothing in it needs protection.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import msgspec
 from msgspec import Struct
@@ -79,13 +79,16 @@ class Confined(Local):
         if self._plain or (not self._network and only_reads(command)):
             with simple_filter(self._policy.reading_plan()) as plan:
                 return await start(plan)
-        with self._policy.active():
+        active = ExitStack()
+        active.enter_context(self._policy.active())
+        started: _Started | None = None
+        try:
             started = await finish_despite_cancel(asyncio.to_thread(self._prepare, command, nonce))
-            try:
-                with _filtered(started) as plan:
-                    finished = await start(plan, started.groups)
-            finally:
-                done = await finish_despite_cancel(asyncio.to_thread(self._settle, started))
+            with _filtered(started) as plan:
+                finished = await start(plan, started.groups)
+        finally:
+            # In the thread as well: the last command of a workspace removes the placeholders, file by file.
+            done = await finish_despite_cancel(asyncio.to_thread(self._settle, started, active))
         for line in done:
             await on_output("stderr", f"confined: {line}\n".encode("utf-8", "replace"))
         return finished
@@ -97,9 +100,12 @@ class Confined(Local):
             self._policy.begin(network=self._network), [] if is_plain else make_groups(nonce), is_plain=is_plain
         )
 
-    def _settle(self, started: "_Started") -> list[str]:
-        remove_groups(started.groups)
-        return self._policy.settle(started.running)
+    def _settle(self, started: "_Started | None", active: ExitStack) -> list[str]:
+        with active:
+            if started is None:
+                return []
+            remove_groups(started.groups)
+            return self._policy.settle(started.running)
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
         writing = asyncio.to_thread(files.write, path, content, root, self._policy.check)
