@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import tomlkit
 
 from buddy.approvals.rule_file import add_rule, remove_rules
 from buddy.errors import UserError
@@ -20,6 +21,9 @@ RULE = {"decision": "allow", "tool": "run_shell", "argv": ["a b", 'c"d', "é\u20
         "permissions = {rules = []}\n",
         "[permissions]\nx = 1\n[agent]\nmodel = 'x'\n",
         "# c\n[[permissions.rules]] # why\ndecision = 'deny'\nargv = ['x']\n[models.a]\nmodel = 'm'\n",
+        "[models.a]\nmodel = 'm'\n[[permissions.rules]]\ndecision = 'deny'\nargv = ['x'] # why",
+        "[models.a]\nmodel = 'm'\n\n  [[permissions.rules]] # why\ndecision = 'deny'\nargv = [\n'x',\n]\n\n# c\n",
+        '[[permissions.rules]]\ndecision = \'deny\'\nargv = [\'[[permissions.rules]]\']\n[models.a]\nmodel = """\n[[permissions.rules]]\n"""',
     ],
 )
 def test_a_rule_is_added_and_removed_and_all_else_stays(tmp_path: Path, text: str) -> None:
@@ -32,6 +36,17 @@ def test_a_rule_is_added_and_removed_and_all_else_stays(tmp_path: Path, text: st
     assert oct(path.stat().st_mode & 0o777) == "0o600"
     assert remove_rules(path, lambda rule: rule == RULE) == 1
     assert tomllib.loads(path.read_text()).get("permissions", {}).get("rules", []) == before
+
+
+def test_a_rule_is_added_to_many_without_rewriting_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing 10,000 rules with their comments takes five seconds."""
+    path = tmp_path / "buddy.toml"
+    path.write_text("# mine\n" + "[[permissions.rules]]\ndecision = 'deny' # why\n" * 50)
+    monkeypatch.delattr(tomlkit, "parse")
+    add_rule(path, RULE)
+    rules = tomllib.loads(path.read_text())["permissions"]["rules"]
+    assert rules == [*[{"decision": "deny"}] * 50, RULE]
+    assert path.read_text().startswith("# mine\n[[permissions.rules]]\ndecision = 'deny' # why\n")
 
 
 def test_a_rule_takes_the_place_of_those_that_it_replaces(tmp_path: Path) -> None:

@@ -3,12 +3,17 @@
 Invariants: comments and order are preserved.
 """
 
+import re
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 # A TOML document with its comments; the library has no useful types for its nodes.
 Document = Any
+_RULES = "[[permissions.rules]]"
+# Lines that begin a table; some lines of an array look like one, and then the rules are not thought to be at the end.
+_HEADER = re.compile(r"^[ \t]*(\[[^\n#]*\])[ \t]*(?:#.*)?$", re.MULTILINE)
 
 
 def add_rule(
@@ -25,7 +30,27 @@ def add_rule(
         rules.append(table)
         _remove(document, is_replaced)
 
-    _change(path, change)
+    _change(path, change, lambda text: _append(text, rule, is_replaced))
+
+
+def _append(text: str, rule: Mapping[str, Any], is_replaced: Callable[[Mapping[str, Any]], bool]) -> str | None:
+    """The text with one more rule at its end; None if that is not where the rules are, or if one is replaced."""
+    import tomlkit
+
+    headers = _HEADER.findall(text)
+    if _RULES not in headers or any(header != _RULES for header in headers[headers.index(_RULES) :]):
+        return None
+    try:
+        before = tomllib.loads(text)
+        changed = f"{text.rstrip()}\n\n{tomlkit.dumps({'permissions': {'rules': [dict(rule)]}})}"
+        after = tomllib.loads(changed)
+    except tomllib.TOMLDecodeError:
+        return None
+    rules = before["permissions"]["rules"]
+    if any(map(is_replaced, rules)):
+        return None
+    rules.append(dict(rule))
+    return changed if after == before else None
 
 
 def _is_inline(rules: object) -> bool:
@@ -56,7 +81,9 @@ def _remove(document: Document, should_remove: Callable[[Mapping[str, Any]], boo
     return len(unwanted)
 
 
-def _change(path: Path, change: "Callable[[Document], None]") -> None:
+def _change(
+    path: Path, change: Callable[[Document], None], change_text: Callable[[str], str | None] = lambda _: None
+) -> None:
     from buddy.config.edit import change_file
 
-    change_file(path, change, "[permissions] is not a table of rules")
+    change_file(path, change, "[permissions] is not a table of rules", change_text)

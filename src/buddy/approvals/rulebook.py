@@ -1,12 +1,11 @@
 """The permission rules in force: those of the user's own file, and stricter ones of a trusted folder.
 
-Invariants: the user's file is read again when it has changed, so a revoked rule is gone at the next call; a file that
-can no longer be read leaves the rules as they were, so that breaking it removes no denial. If the user has no rules,
-the code that reads them is loaded at the first call.
+Invariants: the user's file is read again when it has changed, so a revoked rule is gone at the next call (while a rule
+is being stored, as soon as that is done); a file that can no longer be read leaves the rules as they were, so that
+breaking it removes no denial. If the user has no rules, the code that reads them is loaded at the first call.
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -15,17 +14,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from buddy.approvals.trust import TRUST_FILES, Trust, effects_of
+from buddy.config.load import parse_toml
 from buddy.config.places import Places
 from buddy.config.settings import Config
 from buddy.errors import UserError
 from buddy.protocol.events import WarningRaised
 
 if TYPE_CHECKING:
+    from buddy.approvals.dead_rules import DeadRule
     from buddy.approvals.permissions import Permissions
     from buddy.approvals.rules import Rule, Rules
 
 
 MAX_WARNINGS = 5
+MANY = 500
+"""More rules than this are prepared at the start, as nobody waits for that yet."""
 MAX_JOINED = 16
 """Folders with rules of their own, for which those of the user and theirs are kept together."""
 
@@ -40,8 +43,12 @@ class RuleBook:
         self._problem = ""
         self._projects: dict[str, tuple[object, tuple[Rule, ...]]] = {}
         self._joined: dict[str, tuple[Rules, tuple[Rule, ...], Rules]] = {}
+        self._dead: tuple[Rules, tuple[DeadRule, ...]] | None = None
+        self._is_changing = False
         if self._configured:
             self._own = _read(self._configured, self._path)
+            if len(self._own.rules) > MANY:
+                self._prepare(self._own)
 
     def configure(self, config: Config) -> None:
         """Follow the configuration after its file was read again."""
@@ -84,9 +91,7 @@ class RuleBook:
         """Warnings about the user's own rules that allow nothing, or cannot be read since they were changed."""
         if not self._configured:
             return ()
-        from buddy.approvals.dead_rules import find_dead_rules
-
-        found = find_dead_rules(self._current().rules)
+        found = self._find_dead(self._current())
         if self._problem:
             return (WarningRaised(code="CONFIG_INVALID", message=self._problem),)
         more = f"and {len(found) - MAX_WARNINGS} more; buddy approvals list" if len(found) > MAX_WARNINGS else None
@@ -95,6 +100,19 @@ class RuleBook:
             WarningRaised(code="RULE_NEVER_MATCHES", message=text, detail=more if text == shown[-1] else None)
             for text in shown
         )
+
+    def _find_dead(self, rules: "Rules") -> "tuple[DeadRule, ...]":
+        """Once for the same rules: each session that starts warns of them."""
+        from buddy.approvals.dead_rules import find_dead_rules
+
+        if self._dead is None or self._dead[0] is not rules:
+            self._dead = rules, tuple(find_dead_rules(rules.rules))
+        return self._dead[1]
+
+    def _prepare(self, rules: "Rules") -> None:
+        """Do now what the next call and the next session would wait for."""
+        rules.prepare()
+        self._find_dead(rules)
 
     def is_closed(self, root: str, path: str) -> bool:
         """Whether a rule denies reading this file of a workspace."""
@@ -131,14 +149,15 @@ class RuleBook:
 
     def _current(self) -> "Rules":
         stamp = self._stamp_now()
-        if stamp != self._stamp:
-            self._stamp, self._own = stamp, self._read()
+        if stamp != self._stamp and not self._is_changing:
+            self._own = self._read()
+            self._stamp = stamp
         return self._own
 
     def _read(self) -> "Rules":
         self._problem = ""
         try:
-            document = tomllib.loads(self._path.read_text()) if self._path.exists() else {}
+            document = parse_toml(self._path.read_text()) if self._path.exists() else {}
             return _read(msgspec.convert(document.get("permissions", {}), dict[str, object]), self._path)
         except UserError as error:
             self._problem = f"{error}. Until it is corrected, the previous rules apply"
@@ -150,8 +169,17 @@ class RuleBook:
         from buddy.approvals.rule_file import add_rule
         from buddy.approvals.rules import is_replaced
 
-        if rule not in self._current().rules:
+        if rule in self._current().rules:
+            return
+        # In a thread: calls that are judged meanwhile must not wait for the file, which may be long.
+        self._is_changing = True
+        try:
             add_rule(self._path, rule.as_table(), lambda old: is_replaced(old, rule))
+            stamp, own = self._stamp_now(), self._read()
+            self._prepare(own)
+            self._own, self._stamp = own, stamp
+        finally:
+            self._is_changing = False
 
     def _stamp_now(self) -> tuple[int, int] | None:
         try:

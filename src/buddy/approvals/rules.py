@@ -126,6 +126,11 @@ class Rules:
         tried = self._indexes[decision].find(subject, named, commands) if self._is_indexed else self.rules
         return (rule for rule in tried if rule.decision == decision and _concerns(rule, subject, named))
 
+    def prepare(self) -> None:
+        """Build the index now, not at the first call."""
+        if self._is_indexed:
+            self._indexes  # noqa: B018 - it is built when it is first read
+
     @cached_property
     def denies_commands(self) -> bool:
         """Whether any rule may deny a command; a tool is named exactly here."""

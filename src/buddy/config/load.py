@@ -54,6 +54,12 @@ def parse_config(text: str, source: str) -> Config:
     return _Reader(text, source).config()
 
 
+@lru_cache(1)
+def parse_toml(text: str) -> dict[str, Any]:
+    """The document of a file, which several parts read when it has changed; nobody changes what is returned."""
+    return tomllib.loads(text)
+
+
 def find_config(env: Mapping[str, str], explicit: Path | None, places: Places) -> Path | None:
     """The path of the configuration file, or None if there is none."""
     named = explicit or (Path(env["BUDDY_CONFIG"]) if env.get("BUDDY_CONFIG") else None)
@@ -152,7 +158,7 @@ class _Reader:
 
     def _document(self) -> dict[str, Any]:
         try:
-            return tomllib.loads(self._text)
+            return parse_toml(self._text)
         except tomllib.TOMLDecodeError as error:
             import re
 

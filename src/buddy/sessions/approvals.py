@@ -123,7 +123,10 @@ class Approvals:
             raise ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} expired before this decision")
         until = _grant_deadline(submission, self._now())
         if submission.decision == "approve" and submission.scope == "always":
-            self.permissions.remember(call.approval)
+            # A long file takes a second to change, in which somebody else may decide.
+            await asyncio.to_thread(self.permissions.remember, call.approval)
+            if self._fold.pending.get(submission.approval_id) is not call:
+                raise _refusal(submission, await self._journal.approval(submission.approval_id), self._fold)
         elif submission.decision == "approve" and until is not None:
             self.permissions.grant(call.approval, until)
         elif submission.decision == "approve" and submission.scope == "session":
