@@ -132,13 +132,13 @@ class _Daemon:
         recovered = await self._runtime.sessions.recover() if self._runtime.fleet is None else []
         log.info("configuration %s", self._runtime.configuration.describe())
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
-        prove_if_unknown(str(self._places.state_dir))
         gc.freeze()  # what the start allocated stays, so the collector can skip it
         server = await loop.create_unix_server(lambda: _AcceptedLink(self._runtime), sock=listening, backlog=BACKLOG)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._web.serve(*web) if web is not None else self._web.reopen())
             group.create_task(prune_checkpoints(self._runtime.checkpoints))
             group.create_task(discard_incomplete(self._runtime.sessions))
+            proving = group.create_task(prove_if_unknown(str(self._places.state_dir)))
             resending = group.create_task(self._resend_notices())
             restarting = group.create_task(self._hand_over_when_asked())
             pruning = group.create_task(prune_daily(self._runtime, self._places.state_dir))
@@ -146,6 +146,7 @@ class _Daemon:
             restarting.cancel()
             pruning.cancel()
             resending.cancel()
+            proving.cancel()
             log.info("stopping")
             server.close()
             await self._close()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # By then the first model request is on its way, and a run that only talks may be over.
 SOON_SECONDS = 0.25
+PROVE = "import sys; from buddy.targets.confine.deferred import prove; prove(sys.argv[1])"
 
 
 class DeferredConfined(Local):
@@ -81,11 +82,28 @@ def prove_soon(state_dir: str) -> None:
     loop.call_later(SOON_SECONDS, lambda: loop.run_in_executor(None, prove, state_dir))
 
 
-def prove_if_unknown(state_dir: str) -> None:
-    """The same if nobody knows yet whether it works here; otherwise the first session proves it again."""
+async def prove_if_unknown(state_dir: str) -> None:
+    """Have another process find out, in a moment, if nobody knows yet whether it works here.
+
+    What the self-test loads would stay in this one, which may never run a command.
+    """
     last = read_verdict(state_dir)
-    if last is None or not last.method:
-        prove_soon(state_dir)
+    if last is not None and last.method:
+        return
+    await asyncio.sleep(SOON_SECONDS)
+    nothing = asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-c", PROVE, state_dir), stdin=nothing, stdout=nothing, stderr=nothing
+        )
+    except OSError:
+        return  # no descriptors or processes left: the first session proves it
+    try:
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 def _was_probed() -> bool:
