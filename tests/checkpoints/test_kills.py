@@ -36,6 +36,7 @@ async def events(daemon: Daemon, session_id: str, kind: str) -> list[dict[str, A
         return [event["payload"] for event in await read_log(client, session_id) if event["type"] == kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "point", ["restore.recorded:1", "restore.step:3", "restore.written:1", "restore.finished:1", "commit.after:2"]
 )

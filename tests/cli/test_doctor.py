@@ -38,6 +38,7 @@ def test_without_a_model_it_fails_and_says_how_to_get_one(home: Home) -> None:
     assert line_of(done, "model").startswith("fail model no model is configured hint: set BUDDY_BASE_URL")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
     [

@@ -117,6 +117,7 @@ STREAMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "code", "out"), STREAMS)
 def test_closed_or_full_streams_are_handled(home: Home, command: str, code: int, out: str) -> None:
     home.script({"text": "done"})

@@ -12,7 +12,11 @@ from tests.harness.fake_model import Answer, FakeModel, Request
 from tests.harness.home import Home
 from tests.harness.pictures import gif, png
 
-every = pytest.mark.parametrize("dialect", DIALECTS, ids=[dialect.name for dialect in DIALECTS])
+every = pytest.mark.parametrize(
+    "dialect",
+    [DIALECTS[0], *(pytest.param(dialect, marks=pytest.mark.slow) for dialect in DIALECTS[1:])],
+    ids=[dialect.name for dialect in DIALECTS],
+)
 
 
 @every

@@ -42,6 +42,7 @@ def test_a_server_is_added_tested_listed_used_and_removed(home: Home) -> None:
     assert home.run("mcp", "remove", "one").code == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_is_named_with_its_last_words(home: Home) -> None:
     add(home)
     assert home.run("mcp", "add", "broken", "--", "sh", "-c", "echo no database >&2; exit 3").code == 0
@@ -73,6 +74,7 @@ def test_mistakes_are_usage_errors(home: Home, arguments: tuple[str, ...], messa
     assert done.code == 64 and message in done.err
 
 
+@pytest.mark.slow
 def test_a_command_that_names_a_file_of_this_folder_runs_there(home: Home) -> None:
     text = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom tests.harness.mcp_server import server\nserver.run()\n"
     (home.work / "serve.py").write_text(text)
@@ -82,6 +84,7 @@ def test_a_command_that_names_a_file_of_this_folder_runs_there(home: Home) -> No
     assert f'cwd = "{home.work}"' in config
 
 
+@pytest.mark.slow
 def test_a_projects_file_is_listed_once_it_is_trusted(home: Home) -> None:
     entry = {"command": SERVER[0], "args": list(SERVER[1:]), "env": MODULES}
     (home.work / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": entry}}))
@@ -91,6 +94,7 @@ def test_a_projects_file_is_listed_once_it_is_trusted(home: Home) -> None:
     assert "theirs  ok" in home.run("mcp", "list").out
 
 
+@pytest.mark.slow
 def test_a_question_without_a_person_is_declined_and_said(home: Home) -> None:
     home.script({"calls": [{"name": "mcp__one__order", "args": {}}]}, {"text": "nothing ordered"})
     add(home)
@@ -113,6 +117,7 @@ def test_a_question_is_answered_at_the_terminal_of_exec(home: Home) -> None:
         terminal.wait_for("ordered")
 
 
+@pytest.mark.slow
 def test_lines_typed_before_a_question_do_not_answer_it(home: Home) -> None:
     wait = "while ! test -d typed; do sleep 0.05; done"
     home.script(shell(wait, "wait"), {"calls": [{"name": "mcp__one__order", "args": {}}]}, {"text": "ordered"})
@@ -132,6 +137,7 @@ def test_lines_typed_before_a_question_do_not_answer_it(home: Home) -> None:
     assert "'colour': 'red'" in home.run("session", "show", "last").out
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_at_the_terminal_of_attach(home: Home) -> None:
     home.script({"calls": [{"name": "mcp__one__order", "args": {}}]}, {"text": "ordered at last"})
     add(home)
@@ -153,6 +159,7 @@ def test_a_question_is_answered_at_the_terminal_of_attach(home: Home) -> None:
         home.run("daemon", "stop")
 
 
+@pytest.mark.slow
 def test_a_rule_allows_a_tool_by_its_name_and_nothing_else(home: Home) -> None:
     ledger = home.directory / "ledger"
     home.script(

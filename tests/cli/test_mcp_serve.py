@@ -86,6 +86,7 @@ async def test_a_session_is_started_continued_and_seen(home: Home, mode: str) ->
         home.run("daemon", "stop")
 
 
+@pytest.mark.slow
 @ERA
 async def test_an_approval_is_asked_where_the_client_can_ask(home: Home, mode: str) -> None:
     try:
@@ -98,6 +99,7 @@ async def test_an_approval_is_asked_where_the_client_can_ask(home: Home, mode: s
         home.run("daemon", "stop")
 
 
+@pytest.mark.slow
 @ERA
 async def test_questions_of_sub_agents_are_asked_too(home: Home, mode: str) -> None:
     try:
@@ -122,6 +124,7 @@ async def test_a_denial_is_passed_on(home: Home) -> None:
         home.run("daemon", "stop")
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_shown_in_full_is_denied_and_not_asked(home: Home) -> None:
     try:
         async with serving(home, "auto", "approve") as (client, asked):
@@ -134,6 +137,7 @@ async def test_what_cannot_be_shown_in_full_is_denied_and_not_asked(home: Home) 
         home.run("daemon", "stop")
 
 
+@pytest.mark.slow
 async def test_without_elicitation_a_call_that_needs_approval_is_denied_as_headless(home: Home) -> None:
     try:
         async with serving(home, "auto") as (client, _):

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def buddy(home: Path, *words: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
     env = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": "", "XDG_RUNTIME_DIR": ""}
@@ -45,6 +47,7 @@ def test_an_agent_runtime_that_is_not_installed_names_its_install_command(tmp_pa
     assert "hint: npm install -g" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_project_whose_agent_is_missing_says_so_and_can_be_changed(tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     folder.mkdir()

@@ -83,6 +83,7 @@ def test_show_puts_a_long_answer_back_together(home: Home) -> None:
     assert "0123456789the end\n" in home.run("session", "show", "last").out
 
 
+@pytest.mark.slow
 def test_a_session_is_found_by_the_beginning_of_its_id(home: Home) -> None:
     home.script({"text": "hi"})
     ids = [json.loads(home.run("exec", "go", "--json").out)["sessionId"] for _ in range(2)]
@@ -94,6 +95,7 @@ def test_a_session_is_found_by_the_beginning_of_its_id(home: Home) -> None:
     assert ids[1] in home.run("session", "show", "last").out
 
 
+@pytest.mark.slow
 def test_a_session_is_found_by_its_number_in_the_list_and_by_the_end_of_its_id(home: Home) -> None:
     home.script({"text": "hi"})
     ids = [json.loads(home.run("exec", "go", "--json").out)["sessionId"] for _ in range(3)]
@@ -155,6 +157,7 @@ def test_reading_works_while_another_process_runs_the_session(home: Home) -> Non
         assert running.finish().code == 2
 
 
+@pytest.mark.slow
 def test_an_interrupted_session_is_listed_as_one(home: Home) -> None:
     script = home.script(shell("echo ready; sleep 60"))
     with script.start("exec", "go", "--approve", "all", "--stream-json") as running:
@@ -176,6 +179,7 @@ def test_a_deleted_session_is_gone(home: Home) -> None:
     assert b"a very special answer" not in home.everything()
 
 
+@pytest.mark.slow
 def test_deleting_an_interrupted_session_runs_nothing_of_it(home: Home) -> None:
     script = home.script(shell("echo ready; sleep 60"), shell("echo ran > ran"))
     with script.start("exec", "go", "--approve", "all", "--stream-json") as running:
@@ -186,6 +190,7 @@ def test_deleting_an_interrupted_session_runs_nothing_of_it(home: Home) -> None:
     assert home.run("session", "list").out == ""
 
 
+@pytest.mark.slow
 def test_a_session_is_named_archived_and_found(home: Home) -> None:
     home.script({"text": "baa"})
     for prompt in ("count the sheep", "milk the cows"):

@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.harness.fake_model import Answer, FakeModel, Request, answer_to, says
 from tests.harness.home import Home
 
@@ -55,6 +57,7 @@ def test_an_imported_session_can_be_continued(home: Home) -> None:
     assert (listed["state"], listed["prompt"]) == ("idle", "what is in /tmp?")
 
 
+@pytest.mark.slow
 def test_an_imported_session_is_known_by_its_old_id_and_used_last_when_it_was(home: Home) -> None:
     home.script({"text": "one"}, {"text": "two"})
     home.run("exec", "something newer")

@@ -44,6 +44,7 @@ def blobs_of(events: list[Event]) -> list[str]:
     return [blob for blobs in named for blob in blobs.values()]
 
 
+@pytest.mark.slow
 def test_all_sessions_move_to_postgresql_and_back(tmp_path: Path, postgres: Postgres) -> None:
     url = postgres.database()
     source, target = Daemon(tmp_path / "source", script=SCRIPT), Daemon(tmp_path / "target", script=SCRIPT)

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import apsw
+import pytest
 
 from buddy.cli.storage import format_size, parse_size
 from buddy.cli.storage_check import check_storage
@@ -63,6 +64,7 @@ def test_it_shows_what_each_part_and_the_largest_sessions_take(tmp_path: Path) -
     assert large in text
 
 
+@pytest.mark.slow
 def test_pruning_by_age_removes_sessions_that_nobody_has_used_since(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, script=SCRIPT)
     old, new = run_session(daemon, "large"), run_session(daemon, "small")
@@ -93,6 +95,7 @@ def test_pruning_by_size_removes_the_oldest_first_and_no_active_session() -> Non
     assert choose(sessions, Removal()) == []
 
 
+@pytest.mark.slow
 def test_the_daemon_prunes_only_if_the_configuration_asks_for_it(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, script=SCRIPT)
     old, new = run_session(daemon, "small"), run_session(daemon, "small")

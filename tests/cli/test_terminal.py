@@ -133,6 +133,7 @@ def test_after_a_no_the_run_continues(home: Home, typed: str) -> None:
     assert (b"the input ended, so this is denied" in terminal.shown) == (typed == "\x04")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["maybe\n", "yes, but only in src\n", "1\n", "no tests yet\n", "first\ny\n", "y\nn\n"])
 @pytest.mark.parametrize("lines", [1, 50])
 def test_a_text_at_the_question_decides_nothing_and_is_asked_again(home: Home, text: str, lines: int) -> None:
@@ -207,6 +208,7 @@ def test_a_question_on_a_closed_terminal_is_denied_at_once(home: Home) -> None:
     assert not (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -26,7 +26,7 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
-PATIENCE_MS = 60_000
+PATIENCE_MS = 120_000
 expect.set_options(timeout=PATIENCE_MS)
 
 WRITE = {"name": "write_file", "args": {"path": "b.txt", "content": "one\ntwo\n"}}

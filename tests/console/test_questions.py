@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.console.browser import OtherClient, console
 from tests.harness.daemon import Daemon
+from tests.harness.processes import PATIENCE
 from tests.harness.scripts import section
 from tests.tools.mcp.servers import MODULES
 
@@ -64,9 +66,9 @@ def test_names_of_prompts_are_completed(browser: Browser, tmp_path: Path) -> Non
             composer.press_sequentially("/mcp__one__r")
             return names.count() == 1
 
-        for _ in range(30):
-            if is_offered():
-                break
+        deadline = time.monotonic() + PATIENCE
+        while not is_offered():
+            assert time.monotonic() < deadline, "the server's command is not offered"
             page.wait_for_timeout(500)
         expect(names).to_contain_text("/mcp__one__review")
         expect(names).to_contain_text("Asks for a review.")

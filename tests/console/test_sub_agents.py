@@ -26,10 +26,9 @@ def test_a_sub_agent_asks_on_its_parents_page(browser: Browser, tmp_path: Path) 
         other, page = OtherClient(daemon), window.log_in().page
         parent = other.start("hand over")
         window.open(parent)
-        for _ in TASKS:
-            page.locator(".approval", has_text="start the sub-agent").get_by_role(
-                "button", name="Approve"
-            ).first.click()
+        for task in TASKS:
+            offer = page.locator(".approval", has_text="start the sub-agent").filter(has_text=task)
+            offer.get_by_role("button", name="Approve").first.click()
         asked = page.locator(".approval", has_text="sub-agent general").filter(has_text="touch")
         expect(asked).to_have_count(2)
         expect(page.locator(".timeline")).to_contain_text("Sub-agent general is working")

@@ -81,6 +81,7 @@ async def test_one_grant_is_revoked_and_the_other_stays(daemon: Daemon) -> None:
         await decide(client, await asked_for(client, session_id, "one"), "once", "deny")
 
 
+@pytest.mark.slow
 async def test_a_restart_ends_what_was_granted_for_a_time_and_keeps_what_was_revoked(daemon: Daemon) -> None:
     async with wire_client(daemon) as client:
         session_id, other = await start(client, daemon), await start(client, daemon)
@@ -102,6 +103,7 @@ async def test_a_restart_ends_what_was_granted_for_a_time_and_keeps_what_was_rev
         await decide(client, await asked_for(client, session_id, "one"), "once")
 
 
+@pytest.mark.slow
 async def test_the_command_line_lists_and_revokes_grants(daemon: Daemon) -> None:
     async with wire_client(daemon) as client:
         session_id = await start(client, daemon)

@@ -100,6 +100,7 @@ async def test_endless_lines_end_their_connection_and_cost_no_memory(shared: Dae
         assert shared.rss_kib() - before < ENOUGH_KIB
 
 
+@pytest.mark.slow
 async def test_garbage_from_many_clients_costs_no_memory(shared: Daemon) -> None:
     async with wire_client(shared) as bystander:
 

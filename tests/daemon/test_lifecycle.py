@@ -73,6 +73,7 @@ async def test_a_shutdown_request_ends_it(tmp_path: Path) -> None:
         assert daemon.wait() == 0
 
 
+@pytest.mark.slow
 async def test_without_descriptors_it_refuses_and_comes_back(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     daemon.before_exec = "ulimit -n 64"
@@ -167,6 +168,7 @@ async def test_exec_uses_the_running_daemon(daemon: Daemon) -> None:
             assert (outcome["sessionId"], outcome["outcome"], done.code) == (session_id, "success", 0)
 
 
+@pytest.mark.slow
 async def test_a_run_continues_after_its_exec_was_killed(daemon: Daemon) -> None:
     async with wire_client(daemon) as client:
         with daemon.spawn("exec", "drip") as command:
@@ -176,6 +178,7 @@ async def test_a_run_continues_after_its_exec_was_killed(daemon: Daemon) -> None
         assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
 
 
+@pytest.mark.slow
 async def test_an_exec_follows_its_run_through_a_restart_of_the_daemon(daemon: Daemon) -> None:
     with daemon.spawn("exec", "drip", "--stream-json") as command:
         async with wire_client(daemon) as client:

@@ -62,7 +62,9 @@ def test_there_is_a_state_of_every_schema_before_this_one() -> None:
     assert not missing, "dump what the last Buddy of the schema leaves, into tests/log/old_schemas/N.sql"
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "version", [VERSIONS[0], *(pytest.param(version, marks=pytest.mark.slow) for version in VERSIONS[1:])]
+)
 async def test_a_state_directory_of_an_older_schema_is_used_as_if_it_were_new(tmp_path: Path, version: int) -> None:
     daemon = prepare(tmp_path)
     before = make_state(daemon, version)

@@ -25,6 +25,7 @@ def refused(done: Finished, code: int = 64) -> str:
     return done.err.splitlines()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["interactive", "headless"])
 async def test_every_list_shows_the_time_that_is_left(tmp_path: Path, mode: str) -> None:
     with Daemon(tmp_path, script=SCRIPT) as daemon:
@@ -78,6 +79,7 @@ async def test_a_denial_from_the_shell_can_say_why_or_end_the_run(tmp_path: Path
         assert not (daemon.workspace / "made.txt").exists()
 
 
+@pytest.mark.slow
 async def test_the_question_of_a_killed_daemon_is_answered_from_the_shell(tmp_path: Path) -> None:
     """Nobody is attached: the command starts the daemon, and the run continues in it."""
     daemon = Daemon(tmp_path, script=SCRIPT)
@@ -111,6 +113,7 @@ async def test_attach_shows_when_a_question_expires(tmp_path: Path) -> None:
             await decide(client, asked)
 
 
+@pytest.mark.slow
 async def test_a_timeout_holds_without_its_client_and_after_a_crash(tmp_path: Path) -> None:
     with Daemon(tmp_path, script=SCRIPT) as daemon:
         async with wire_client(daemon) as client:

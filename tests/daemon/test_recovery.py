@@ -285,6 +285,7 @@ async def approve_together(daemon: Daemon, rounds: int) -> None:
 FAST = {"requests_per_second": 1e6, "burst": 1_000_000}
 
 
+@pytest.mark.slow
 async def test_twenty_clients_approve_at_once_and_one_wins(tmp_path: Path) -> None:
     with Daemon(tmp_path, script=SCRIPT, limits=FAST) as daemon:
         await approve_together(daemon, 40)

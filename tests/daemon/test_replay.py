@@ -47,6 +47,7 @@ async def replay_under_load(folder: Path, count: int) -> None:
                 assert received == list(range(cursor + 1, last + 1))
 
 
+@pytest.mark.slow
 async def test_ten_thousand_events_are_replayed_under_load(tmp_path: Path) -> None:
     await replay_under_load(tmp_path, 10_000)
 

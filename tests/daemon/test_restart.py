@@ -80,6 +80,7 @@ def _words(daemon: Daemon) -> int:
     return len(path.read_text().split()) if path.exists() else 0
 
 
+@pytest.mark.slow
 async def test_a_command_that_runs_may_end_first(tmp_path: Path) -> None:
     with Daemon(tmp_path, script=SCRIPT) as daemon:
         session_id = await begin(daemon, "wait")
@@ -95,6 +96,7 @@ async def test_a_command_that_runs_may_end_first(tmp_path: Path) -> None:
     assert await violations(daemon) == []
 
 
+@pytest.mark.slow
 async def test_a_command_that_does_not_end_is_stopped_and_its_outcome_is_unknown(tmp_path: Path) -> None:
     with Daemon(tmp_path, script=SCRIPT) as daemon:
         session_id = await begin(daemon, "hang")
@@ -162,6 +164,7 @@ def make_installation(folder: Path) -> Path:
     return program
 
 
+@pytest.mark.slow
 async def test_a_daemon_of_another_installation_ends_and_this_one_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +184,7 @@ async def test_a_daemon_of_another_installation_ends_and_this_one_starts(
         assert daemon.run("daemon", "stop").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_other", [False, True], ids=["this installation", "another"])
 async def test_a_command_in_a_pane_runs_on_and_is_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_other: bool

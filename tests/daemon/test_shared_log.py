@@ -29,6 +29,7 @@ def url(postgres: Postgres) -> str:
     return postgres.database()
 
 
+@pytest.mark.slow
 def test_a_command_without_a_daemon_uses_the_shared_log(tmp_path: Path, url: str) -> None:
     here, there = Daemon(tmp_path / "here"), Daemon(tmp_path / "there")
     said = here.run("exec", "count", "--log", url)
@@ -39,6 +40,7 @@ def test_a_command_without_a_daemon_uses_the_shared_log(tmp_path: Path, url: str
     assert "count" not in there.run("session", "list", "--all").out
 
 
+@pytest.mark.slow
 def test_the_file_names_the_log_and_the_command_line_wins(tmp_path: Path, url: str, postgres: Postgres) -> None:
     here = Daemon(tmp_path)
     here.config.write_text(here.config.read_text() + f'[log]\nurl = "{url}"\n')
@@ -49,6 +51,7 @@ def test_the_file_names_the_log_and_the_command_line_wins(tmp_path: Path, url: s
     assert "count" in here.run("session", "list", "--all", "--log", url, BUDDY_LOG=other).out
 
 
+@pytest.mark.slow
 def test_a_daemon_is_used_if_its_log_is_the_one_that_is_named(tmp_path: Path, url: str, postgres: Postgres) -> None:
     daemon = Daemon(tmp_path)
     daemon.start(BUDDY_LOG=url)
@@ -117,6 +120,7 @@ def to_line(message: object) -> bytes:
     return msgspec.json.encode(message)
 
 
+@pytest.mark.slow
 async def test_a_run_waits_while_the_database_is_away(tmp_path: Path) -> None:
     with Postgres() as server:
         url = server.database()
@@ -139,6 +143,7 @@ async def test_a_run_waits_while_the_database_is_away(tmp_path: Path) -> None:
         assert "again" in daemon.log()
 
 
+@pytest.mark.slow
 def test_a_password_appears_nowhere(tmp_path: Path, url: str) -> None:
     """The server trusts everybody, so any password is right."""
     secret_url = url.replace("postgres@", f"postgres:{SECRET}@")

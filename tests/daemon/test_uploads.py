@@ -112,6 +112,7 @@ async def test_a_message_has_a_limited_number_of_images(tmp_path: Path) -> None:
             await client.api.send(message)
 
 
+@pytest.mark.slow
 async def test_an_upload_that_never_ends_is_bounded(tmp_path: Path) -> None:
     part = base64.b64encode(bytes(600_000)).decode()
     async with checked_host(tmp_path, StepModel(answer())) as host, host.client() as client:

@@ -102,6 +102,7 @@ def copy(tmp_path: Path) -> Copy:
     return Copy(tmp_path / "buddy")
 
 
+@pytest.mark.slow
 def test_a_tool_that_is_added_as_described_is_offered(copy: Copy) -> None:
     copy.follow("tool")
     assert not copy.passes("tests/tools/test_descriptions.py")

@@ -38,6 +38,7 @@ def start_empty(server: Temporal) -> None:
     server.start()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fail", "recover"),
     [
@@ -93,6 +94,7 @@ async def workflows(server: Temporal) -> list[str]:
     return (await asyncio.to_thread(server.run, "workflow", "list")).splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, pytest.param(4.0, marks=pytest.mark.long)], ids=["at-once", "later"])
 async def test_a_node_hands_over_and_ends_while_temporal_does_not_answer(
     seconds: float, tmp_path: Path, postgres: Postgres
@@ -110,6 +112,7 @@ async def test_a_node_hands_over_and_ends_while_temporal_does_not_answer(
             assert await fleet.violations(session_id) == []
 
 
+@pytest.mark.slow
 @pytest.mark.long
 async def test_a_temporal_that_answers_and_places_nothing_loses_nothing(tmp_path: Path, postgres: Postgres) -> None:
     # It says that it is well, but its parts look for each other at 127.0.0.1, and no task reaches a node.
@@ -117,6 +120,7 @@ async def test_a_temporal_that_answers_and_places_nothing_loses_nothing(tmp_path
         await lose_a_node(FleetOf(tmp_path, postgres, "a", "b", cluster=settings(server)))
 
 
+@pytest.mark.slow
 @pytest.mark.long
 async def test_a_slow_temporal_loses_nothing(tmp_path: Path, postgres: Postgres) -> None:
     with Temporal() as server:

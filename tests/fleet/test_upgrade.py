@@ -47,6 +47,7 @@ async def start_node(fleet: FleetOf, name: str) -> None:
         await asyncio.to_thread(fleet.restart, name)
 
 
+@pytest.mark.slow
 async def test_nodes_are_upgraded_one_after_the_other(tmp_path: Path, postgres: Postgres) -> None:
     newer = newer_version(tmp_path / "newer", is_additive=True)
     async with FleetOf(tmp_path, postgres, "a") as fleet:

@@ -93,6 +93,7 @@ async def test_a_cancelled_reply_frees_the_model_for_the_next(api: Api, shared: 
     await provider.close()
 
 
+@pytest.mark.slow
 @installed
 async def test_the_process_ends_with_its_last_user_and_restarts_when_needed() -> None:
     provider = LocalModel()

@@ -224,6 +224,7 @@ def test_a_registered_secret_is_in_no_notification(home: Home, receiver: Receive
         assert CANARY not in str(one.headers)
 
 
+@pytest.mark.slow
 def test_what_a_killed_daemon_did_not_deliver_arrives_under_the_same_id(home: Home, receiver: Receiver) -> None:
     receiver.statuses[:] = [503, 503]
     home.run("daemon", "start")
@@ -274,6 +275,7 @@ def test_a_terminal_that_is_looked_at_keeps_everybody_quiet(home: Home, receiver
     assert [one["data"]["title"] for one in got] == ["hello from a script"]  # pyright: ignore[reportIndexIssue] - JSON
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("style", "sequence"),
     [

@@ -48,6 +48,7 @@ def test_a_hostile_text_of_four_times_the_size_takes_four_times_the_calls(name: 
     assert calls_of(lambda: scrubber.text(many)) <= 6 * calls_of(lambda: scrubber.text(few)) + ONCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [3, 4000])
 @pytest.mark.parametrize("name", corpora.HOSTILE)
 def test_a_hostile_stream_of_four_times_the_size_takes_four_times_the_calls(name: str, chunk: int) -> None:
@@ -65,6 +66,7 @@ def test_a_hostile_text_takes_few_calls_per_character(name: str) -> None:
     assert calls_of(lambda: scrubber.text(text)) <= 4 * PASSES * len(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", corpora.HOSTILE)
 def test_a_hostile_text_is_examined_in_small_steps(name: str) -> None:
     """However long the text, one step of it is bounded."""
@@ -82,6 +84,7 @@ def test_a_hostile_text_is_examined_in_small_steps(name: str) -> None:
     assert most <= STEP
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["-u ", "token = ", "authorization:token ", "--token "])
 def test_a_line_without_end_is_not_held_without_end(word: str) -> None:
     stream = Scrubber().stream()
@@ -94,6 +97,7 @@ def test_a_line_without_end_is_not_held_without_end(word: str) -> None:
     assert released
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filler", ["-u ", "token = ", "x ", "世 ", "世界", "authorization:token ", 'k: "v", '])
 def test_a_line_without_end_is_cut_at_the_same_places(filler: str) -> None:
     scrubber = Scrubber()
@@ -108,6 +112,7 @@ def test_a_line_without_end_is_cut_at_the_same_places(filler: str) -> None:
     assert "abcdef123456" not in whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before", ["", "x", "A" * 20, "A" * 20 + " ", "Abc: token ", "ABCDEFGHIJKLMNtoken= ", '"key": "']
 )

@@ -66,6 +66,7 @@ async def run(command: str, call: Call) -> str:
     return (await RunShell().run(RunShellArgs(command), msgspec.structs.replace(call, by=BY_RULE))).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*PROGRAMS, *TRIGGERS])
 async def test_no_setting_of_the_repository_runs_anything(
     call: Call, repository: Path, canary: Path, name: str

@@ -197,6 +197,7 @@ async def test_logins_and_the_port_survive_a_restart(tmp_path: Path) -> None:
         assert (daemon.state_dir / "web.json").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 async def test_nothing_listens_after_a_restart_if_nobody_is_logged_in(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon:
         url = await open_console(daemon, listen="127.0.0.1:0")

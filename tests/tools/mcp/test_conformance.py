@@ -50,6 +50,7 @@ def drive(module: str, scenario: str, folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", FEW)
 def test_the_suite_passes(scenario: str, tmp_path: Path) -> None:
     drive("tests.tools.mcp.conformance_client", scenario, tmp_path)
