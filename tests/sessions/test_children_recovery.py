@@ -1,6 +1,7 @@
 """What becomes of sub-agents when a process dies, a session is copied, deleted or replayed."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ from buddy.protocol.requests import (
     PruneSession,
     PruneSessionReply,
 )
+from buddy.sessions.session import Session
+from buddy.sessions.sessions import Sessions
 from tests.harness.logs import read_all
 from tests.harness.models import StepModel, answer, asks_for, shell
 from tests.harness.runtime import RuntimeHost, checked_host, crash
@@ -52,6 +55,43 @@ async def test_a_parent_that_died_finds_its_sub_agent_again(tmp_path: Path, logs
             assert [body.session_id for body in after.bodies(ChildStarted)] == [child]
             assert [body.outcome for body in after.bodies(ChildFinished)] == ["success"]
             assert [body.text for body in after.bodies(ToolResult)] == ["found again"]
+
+
+async def test_a_question_after_a_restart_reaches_clients_that_came_before_its_session_was_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, gate = MemoryLog(unix_ms), asyncio.Event()
+    model = StepModel(asks_for(delegate()), [gate])
+    async with checked_host(tmp_path, model, log=log) as host, host.client() as client:
+        await client.start(approval_policy="ask")
+        await client.send("go")
+        await decide(client, client.session_id, await client.wait_for(ApprovalRequired))
+        child = (await child_of(client)).session_id
+        await model.waiting.wait()
+        for session_id in (client.session_id, child):
+            await crash(host, session_id)
+        monkeypatch.setattr(Sessions, "open", opened_late(child))
+        after_it = StepModel(asks_for(shell("touch made")), answer("made"), answer("done"))
+        async with checked_host(tmp_path, after_it, log=log) as second, second.client() as after:
+            after.session_id = client.session_id
+            await after.api.attach(client.session_id)
+            await second.runtime.sessions.open(client.session_id)
+            asked = await after.wait_for(ApprovalRequired, lambda body: body.agent is not None)
+            await decide(after, child, asked)
+            assert (await after.wait_for(RunComplete)).summary == "done"
+    assert (tmp_path / "made").exists()
+
+
+def opened_late(late: str) -> Callable[[Sessions, str], Awaitable[Session]]:
+    """Opens a session long after clients have attached to others."""
+    open_at_once = Sessions.open
+
+    async def open_session(sessions: Sessions, session_id: str) -> Session:
+        if session_id == late:
+            await asyncio.sleep(0.2)
+        return await open_at_once(sessions, session_id)
+
+    return open_session
 
 
 @pytest.mark.parametrize(("cut", "started"), [("tool_claimed", 1), ("child_started", 1), ("child_finished", 1)])

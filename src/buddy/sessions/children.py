@@ -184,6 +184,7 @@ class ChildSessions:
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             child.audience.listen(woken)
+            sessions.delegations.wake()  # clients of the parent follow it only once it is open
             try:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(SAFEGUARD_SECONDS):
