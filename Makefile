@@ -10,7 +10,8 @@ RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
 UV ?= $(shell command -v $(BIN)/uv || command -v uv)
 ARGS ?=
-JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# Half as many workers again as cores: many tests wait, for a process, a terminal or the disk.
+JOBS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores + (cores + 1) / 2)))
 
 # With it set, nothing would be compiled and every start of `buddy` would be slower.
 unexport PYTHONDONTWRITEBYTECODE
