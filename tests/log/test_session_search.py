@@ -1,5 +1,6 @@
 """Lists of sessions read what they show, however many sessions there are: SQLite's steps are counted, not the time."""
 
+import threading
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from buddy.log import rows
-from buddy.log.contract import SessionQuery, SessionRecord, searched_text
+from buddy.log.contract import RowFacts, SessionQuery, SessionRecord, UserUsage, searched_text
+from buddy.log.database import Database
 from buddy.log.session_search import statement_of
 from buddy.log.sqlite import DATABASE, SqliteLog
 from buddy.protocol.shapes import Repo
@@ -92,6 +94,25 @@ async def test_what_a_day_cost_reads_only_the_sessions_of_that_day(log: SqliteLo
     await log.create(_work(record("sess_1")), "me")
     few, many = (steps(tmp_path, count, rows.COST, 3_000) for count in (FEW, MANY))
     assert many <= few + 10
+
+
+async def test_the_usage_of_a_user_with_many_sessions_is_counted_in_a_thread(
+    log: SqliteLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.create(replace(_work(record("sess_1")), facts=RowFacts(day=1, day_cost_usd=0.5)), "me")
+    steps(tmp_path, 15_000, "SELECT 1")
+    threads: list[str] = []
+    count = rows.usage_of
+
+    def counted(user: str, day: int, db: Database) -> UserUsage:
+        threads.append(threading.current_thread().name)
+        return count(user, day, db)
+
+    monkeypatch.setattr(rows, "usage_of", counted)
+    many = await log.usage_of("user3", 1)
+    assert (many.sessions, many.cost_usd) == (1500, 750.0)
+    assert (await log.usage_of("nobody", 1)).sessions == 0
+    assert [name == threading.main_thread().name for name in threads] == [False, True]
 
 
 async def test_the_order_follows_the_last_use_within_an_hour_and_over_hours(log: SqliteLog, clock: Clock) -> None:

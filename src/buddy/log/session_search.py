@@ -6,12 +6,18 @@ own, so that nobody waits for it but the one who asked.
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from buddy.log.contract import INCOMPLETE, SessionQuery, SessionRecord
+from buddy.log import rows
+from buddy.log.contract import INCOMPLETE, SessionQuery, SessionRecord, UserUsage
 from buddy.log.database import Database, Value
 from buddy.log.rows import HOUR_MS, RECORD, records_of
 from buddy.log.schema import open_reader
+
+Result = TypeVar("Result")
 
 _TEXT = "concat_ws(char(10), nullif(title, ''), root_path, nullif(repo ->> '$.currentBranch', ''), id)"
 # SQLite's own `lower` knows ASCII; only a text with other letters is worth a call into Python.
@@ -19,14 +25,23 @@ _HAS_WORD = (
     f"(instr(lower({_TEXT}), ?) OR (length({_TEXT}) <> octet_length({_TEXT}) AND "
     "instr(searched_text(title, root_path, repo ->> '$.currentBranch', id), ?)))"
 )
+MANY = 1000
+_HAS_MANY = "SELECT 1 FROM sessions WHERE user = ? LIMIT 1 OFFSET ?"
 _ORDER = "ORDER BY used_hour DESC, updated_at DESC, key DESC LIMIT ?"
 
 
 async def find(reader: Database, path: Path, query: SessionQuery) -> list[SessionRecord]:
     """The sessions that match; `reader` answers what an index narrows down."""
     if query.words or query.state or query.archived:
-        return await asyncio.to_thread(_scan, path, query)
+        return await asyncio.to_thread(_with_own_reader, path, partial(search, query=query))
     return search(reader, query)
+
+
+async def usage_of(reader: Database, path: Path, user: str, day: int) -> UserUsage:
+    """What a user has and spends; of many sessions, looking at the state of each takes a while."""
+    if reader.execute(_HAS_MANY, (user, MANY)).get is None:
+        return rows.usage_of(user, day, reader)
+    return await asyncio.to_thread(_with_own_reader, path, partial(rows.usage_of, user, day))
 
 
 def search(db: Database, query: SessionQuery) -> list[SessionRecord]:
@@ -63,9 +78,9 @@ def _hour(used: int | None) -> int:
     return used // HOUR_MS if used is not None else 1 << 40
 
 
-def _scan(path: Path, query: SessionQuery) -> list[SessionRecord]:
+def _with_own_reader(path: Path, work: Callable[[Database], Result]) -> Result:
     reader = open_reader(path)
     try:
-        return search(reader, query)
+        return work(reader)
     finally:
         reader.close()

@@ -207,7 +207,7 @@ class SqliteLog:
         return rows.records_of(self._reader.execute(f"{rows.RECORD} {where}"))
 
     async def usage_of(self, user: str, day: int) -> UserUsage:
-        return rows.usage_of(user, day, self._reader)
+        return await session_search.usage_of(self._reader, self._path, user, day)
 
     async def cost_of(self, day: int) -> float:
         return rows.cost_of(day, self._reader)

@@ -125,8 +125,10 @@ class FileTracker:
             return
         run = self._fold.run
         try:
-            recorded = await _recorded(log, self._session_id)
-            for key in await self._checkpoints.unrecorded(self._session_id):
+            unrecorded = await self._checkpoints.unrecorded(self._session_id)
+            is_open = any(run is not None and key.run == run.run_id for key in unrecorded)
+            recorded = await _recorded(log, self._session_id) if is_open else set[str]()
+            for key in unrecorded:
                 if run is None or key.run != run.run_id or key.checkpoint in recorded:
                     await self._checkpoints.report(key.checkpoint)
                 elif key.call not in run.open_calls:
