@@ -13,9 +13,10 @@ from pathlib import Path
 
 from bench.agents import READ, Daemon
 from bench.servers import play
-from bench.setup import Setup
+from bench.setup import Setup, cpu_seconds
 
 SESSIONS, FEW, MANY = 5, 2, 42
+IDLE = 0.05  # seconds of CPU in one: heartbeats are left
 SLOW_CLOCK = str(Path(__file__).with_name("slow_clock.py"))
 
 
@@ -35,10 +36,12 @@ async def _count(setup: Setup) -> tuple[float, float]:
     callgrind = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={kept}"]
     with Daemon(setup, before=[*callgrind, sys.executable, SLOW_CLOCK]) as daemon:
         await _play(setup, daemon, FEW)
+        await _wait_until_idle(daemon)
         _control(daemon, "--instr=on")
         counts: list[int] = []
         for turns in (FEW, MANY):
             await _play(setup, daemon, turns)
+            await _wait_until_idle(daemon)
             _control(daemon, "--dump")
             counts.append(_total(kept.with_name(f"{kept.name}.{len(counts) + 1}")))
     few, many = (count / SESSIONS / 1000 for count in counts)
@@ -49,6 +52,15 @@ async def _count(setup: Setup) -> tuple[float, float]:
 async def _play(setup: Setup, daemon: Daemon, turns: int) -> None:
     scripts = [setup.script(turns=turns, call=READ.name, arguments=READ.arguments) for _ in range(SESSIONS)]
     await play(setup, daemon, scripts)
+
+
+async def _wait_until_idle(daemon: Daemon) -> None:
+    """What was said is indexed a moment later, and counts, too."""
+    async with asyncio.timeout(60):
+        before = -1.0
+        while (now := cpu_seconds(daemon.pid)) - before > IDLE:
+            before = now
+            await asyncio.sleep(1)
 
 
 def _control(daemon: Daemon, request: str) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def unix_ms() -> int:
-    return int(time.time() * 1000)
+    return time.time_ns() // 1_000_000
 
 
 class RuntimeOverrides(Struct, frozen=True):
