@@ -94,7 +94,7 @@ class Exchange:
                 while (pieces := await reading.next()) is not None:
                     for piece in pieces:
                         yield piece
-                if fold.done:
+                if fold.done and not response.is_over:
                     await self._drain(response)
                 reply = fold.reply(taken())
             except EmptyResponse:

@@ -14,7 +14,7 @@ import math
 import os
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
@@ -53,6 +53,8 @@ class Wire:
         self._base_url = add_version(base_url, api)
         self._credentials = ApiKey(api_key, api) if isinstance(api_key, str) else api_key
         self._key = ""
+        self._proof: Mapping[str, str] | None = None
+        self._headers: Mapping[str, str] = {}
         self._api = api
         self.idle_timeout = idle_timeout
         self._client: HttpClient | None = None
@@ -98,10 +100,11 @@ class Wire:
 
     async def _send(self, path: str, body: Sequence[bytes]) -> ResponseStream:
         proof = await self._credentials.headers()
-        self._key = key_in(proof)
-        headers = {**_HEADERS, **access_of(self._api).headers, **proof}
+        if proof != self._proof:
+            self._proof, self._key = proof, key_in(proof)
+            self._headers = {**_HEADERS, **access_of(self._api).headers, **proof}
         try:
-            return await self._connect().request("POST", path, headers, body)
+            return await self._connect().request("POST", path, self._headers, body)
         except OSError as error:
             raise self.without_key(self.translate(error)) from error
 
@@ -165,6 +168,11 @@ class WireResponse:
     @property
     def content_type(self) -> str:
         return self._stream.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything has arrived and was read."""
+        return self._stream.is_over
 
     async def batch(self, within: float = math.inf) -> bytes | None:
         """All bytes that arrived since the last call, waiting for the first; None at the end of the body.

@@ -14,7 +14,7 @@ from msgspec import Struct
 from buddy.models.http.address import Address, find_proxy
 from buddy.models.http.connection import Connection
 from buddy.models.http.dial import open_connection
-from buddy.models.http.http1 import Response, encode_request
+from buddy.models.http.http1 import Response, add_body, encode_head
 from buddy.models.http.pool import Pool
 from buddy.version import VERSION
 
@@ -40,6 +40,7 @@ class HttpClient:
         self._timeouts = timeouts
         self._pool = pool or Pool()
         self._owns_pool = pool is None
+        self._head: _Head | None = None
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes] = ()
@@ -71,6 +72,9 @@ class HttpClient:
     def _encode(
         self, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes], proxy: Address | None
     ) -> list[bytes]:
+        known = self._head
+        if known is not None and known.headers is headers and known.is_for(method, path, proxy):
+            return add_body(known.head, method, body)
         address = self._address
         target = f"{address.path}{path}"
         sent = {"host": address.authority, "accept-encoding": "identity", "user-agent": f"buddy/{VERSION}", **headers}
@@ -80,7 +84,8 @@ class HttpClient:
             # Without TLS there is no tunnel: the request names the server, and carries the login for the proxy.
             target = f"http://{address.authority}{target}"
             sent |= {"proxy-authorization": proxy.login} if proxy.login else {}
-        return encode_request(method, target, sent, body)
+        self._head = _Head(encode_head(method, target, sent), method, path, headers, proxy)
+        return add_body(self._head.head, method, body)
 
     async def _dial(self, proxy: Address | None) -> Connection:
         try:
@@ -88,6 +93,19 @@ class HttpClient:
                 return await open_connection(self._address, proxy, self._timeouts.idle)
         except TimeoutError as error:
             raise ConnectTimeout(f"not within {self._timeouts.connect:g} s") from error
+
+
+class _Head(Struct, frozen=True):
+    """The encoded head of the last request: the next one has the same, unless its login was renewed."""
+
+    head: bytes
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    proxy: Address | None
+
+    def is_for(self, method: str, path: str, proxy: Address | None) -> bool:
+        return (self.method, self.path, self.proxy) == (method, path, proxy)
 
 
 class ResponseStream:
@@ -99,6 +117,11 @@ class ResponseStream:
         self.read = connection.read
         self._connection: Connection | None = connection
         self._client = client
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the body has arrived to its end and was read."""
+        return self._connection is None or self._connection.is_over
 
     def close(self) -> None:
         """End the exchange in any state; the connection is kept if the response was read to its end."""

@@ -44,6 +44,11 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     @property
+    def is_over(self) -> bool:
+        """Whether the response has arrived to its end and was read."""
+        return not self._pieces and (self._response is None or self._response.is_complete)
+
+    @property
     def is_idle(self) -> bool:
         """Whether it is open and the server sent nothing on it, not even its end, since the last response."""
         if self._transport is None or not self.is_open:

@@ -8,7 +8,6 @@ Invariants:
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from httptools import HttpParserError, HttpResponseParser
 
@@ -26,14 +25,17 @@ class TruncatedResponse(ConnectionError):
 
 def encode_request(method: str, target: str, headers: Mapping[str, str], body: Sequence[bytes] = ()) -> list[bytes]:
     """A complete request, in parts; ValueError for a header with a line break."""
-    head = _encode_head(method, target, tuple(headers.items()))
+    return add_body(encode_head(method, target, headers), method, body)
+
+
+def add_body(head: bytes, method: str, body: Sequence[bytes]) -> list[bytes]:
     length = b"content-length: %d\r\n" % sum(map(len, body)) if body or method == "POST" else b""
     return [b"%b%b\r\n" % (head, length), *body]
 
 
-@lru_cache(maxsize=16)
-def _encode_head(method: str, target: str, headers: tuple[tuple[str, str], ...]) -> bytes:
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+def encode_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
+    """The request line and the headers, without what the body adds to them."""
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if any("\r" in line or "\n" in line for line in lines):
         raise ValueError("a header contains a line break")
     return "\r\n".join([*lines, ""]).encode("ascii")
