@@ -70,7 +70,7 @@ def pauses(setup: Setup) -> Iterator[Contender]:
 
 async def _idle(setup: Setup) -> Sample:
     with Daemon(setup) as daemon:
-        async with _pinging(daemon) as took:
+        async with pinging(daemon) as took:
             await asyncio.sleep(IDLE_SECONDS)
         return {"pause": [percentile(took, 0.99)], "pause-worst": [max(took)], "pause-memory": []}
 
@@ -87,7 +87,7 @@ async def _handle(setup: Setup, given: Input) -> Sample:
         work = setup.new_folder("work")
         (work / "big.txt").write_text("first line\n" + _repeat(given.file, SIZE))
         before = resident(daemon.pid) / 1e6
-        async with _pinging(daemon) as took:
+        async with pinging(daemon) as took:
             script = setup.script(**given.script)
             await _run(wire, work, script.prompt() + _repeat(given.message, MESSAGE - 1024))
         wire.close()
@@ -105,7 +105,7 @@ async def _run(wire: Wire, work: Path, text: str) -> None:
 
 
 @asynccontextmanager
-async def _pinging(daemon: Daemon) -> AsyncGenerator[list[float]]:
+async def pinging(daemon: Daemon) -> AsyncGenerator[list[float]]:
     """Another client pings from a process of its own; the list has its milliseconds when the context ends."""
     took: list[float] = []
     arguments = (sys.executable, PINGER, str(daemon.socket))

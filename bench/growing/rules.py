@@ -30,7 +30,7 @@ SUBJECTS = (
 def measure(_setup: Setup, count: int) -> Iterator[Figure]:
     table, few = {"rules": made_up(count)}, {"rules": made_up(FEW)}
     times = max(1, 1000 // count)
-    document, short = (_write(table["rules"]) for table in (table, few))
+    document, short = (write_rules(table["rules"]) for table in (table, few))
     read, floor = (least_cpu(lambda it=it: _read(it), 3) for it in (document, short))
     yield Figure("read them from the file and index them", "ms", read, floor)
     rules, ten = read_rules(table), read_rules(few)
@@ -42,7 +42,7 @@ def measure(_setup: Setup, count: int) -> Iterator[Figure]:
         yield Figure(f"judge {work}", "ms", value, least_cpu(lambda about=subject: ten.judge(about), times=times))
 
 
-def _write(rules: list[dict[str, object]]) -> str:
+def write_rules(rules: list[dict[str, object]]) -> str:
     """A `buddy.toml` with these rules; JSON's strings and lists are TOML's, too."""
     tables = ("\n".join(f"{key} = {json.dumps(value)}" for key, value in rule.items()) for rule in rules)
     return "\n".join(f"[[permissions.rules]]\n{table}" for table in tables)
