@@ -101,11 +101,12 @@ class Confined(Local):
         )
 
     def _settle(self, started: "_Started | None", active: ExitStack) -> list[str]:
-        with active:
-            if started is None:
-                return []
-            remove_groups(started.groups)
-            return self._policy.settle(started.running)
+        try:
+            with active:
+                return [] if started is None else self._policy.settle(started.running)
+        finally:
+            # At the end: by then, the last process has usually left them, and nobody waits for it.
+            remove_groups([] if started is None else started.groups)
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
         writing = asyncio.to_thread(files.write, path, content, root, self._policy.check)
