@@ -148,6 +148,7 @@ def test_a_file_that_is_used_as_the_configuration_is_not_called_ignored(home: Ho
     assert (done.code, "ignoring" in done.err) == (0, False)
 
 
+@pytest.mark.slow
 def test_a_script_can_park_its_question_and_somebody_decides_it_later(home: Home) -> None:
     home.script(shell("touch made"), {"text": "made it"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"

@@ -93,6 +93,7 @@ def test_print_is_exec(home: Home) -> None:
         home.run("daemon", "stop")  # the terminal started it
 
 
+@pytest.mark.slow
 def test_without_a_new_prompt_the_last_answer_is_printed_again(home: Home) -> None:
     begun = home.script(*REPLIES).run("exec", "one")
     assert home.run("resume", "--last").out == "first\n"
@@ -109,18 +110,21 @@ def test_what_is_said_for_one_run_applies_to_it(home: Home) -> None:
     assert (home.work / "ran").read_text() == "ran\n"
 
 
+@pytest.mark.slow
 def test_checks_decide_the_outcome_of_a_next_message(home: Home) -> None:
     home.script(*REPLIES).run("exec", "one")
     done = home.run("exec", "-c", "two", "--accept", "exit 7", "--max-rounds", "1", "--json")
     assert (done.code, json.loads(done.out)["acceptance"]["results"][0]["exitCode"]) == (4, 7)
 
 
+@pytest.mark.slow
 def test_nobody_is_waited_for_in_a_session_that_asks(home: Home) -> None:
     home.script({"text": "first"}, shell("echo ran >> ran")).run("exec", "one", "--approve", "ask")
     assert home.run("exec", "-c", "two").code == 3
     assert not (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -148,6 +148,7 @@ async def test_an_edit_that_needs_a_restart_says_so_until_it_is_undone(stopped: 
         assert "restart" not in (await run(stopped, "exec", "hi")).err
 
 
+@pytest.mark.slow
 async def test_a_file_that_appears_is_found_by_a_running_daemon(stopped: Home) -> None:
     async with FakeModel(replies("found")) as model:
         await start_daemon(stopped)
@@ -156,6 +157,7 @@ async def test_a_file_that_appears_is_found_by_a_running_daemon(stopped: Home) -
         assert (await run(stopped, "exec", "hi")).out == "found\n"
 
 
+@pytest.mark.slow
 async def test_a_key_variable_of_the_shell_reaches_the_daemons_profile(stopped: Home) -> None:
     home = stopped
     async with FakeModel(replies("yes")) as model:
@@ -168,6 +170,7 @@ async def test_a_key_variable_of_the_shell_reaches_the_daemons_profile(stopped: 
     assert KEY.encode() not in home.everything()
 
 
+@pytest.mark.slow
 async def test_the_daemons_environment_is_used_by_name_where_a_shell_has_no_model(stopped: Home) -> None:
     async with FakeModel(replies("daemon's")) as model:
         await start_daemon(stopped, settings(model))
@@ -189,6 +192,7 @@ async def test_another_file_than_the_daemons_is_named_and_used(stopped: Home) ->
         assert f"this shell's configuration is {other}, the daemon's is {own}" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_daemon", [True, False])
 async def test_a_server_without_a_named_model_is_asked_for_its_only_one(stopped: Home, with_daemon: bool) -> None:
     async with FakeModel(replies("only")) as model:
@@ -322,6 +326,7 @@ async def test_an_endpoint_is_refused_over_a_websocket(tmp_path: Path) -> None:
                 await client.ask("start_session", start_request(daemon.workspace, {"apiKey": KEY}))
 
 
+@pytest.mark.slow
 def test_status_and_start_name_the_websocket_and_its_token(stopped: Home) -> None:
     done = stopped.run("daemon", "start", "--listen", "127.0.0.1:0")
     token = stopped.state / "web-token"

@@ -64,6 +64,7 @@ def test_a_killed_run_is_finished_by_resume(home: Home) -> None:
     assert (again.code, again.out) == (0, "I came back.\n")
 
 
+@pytest.mark.slow
 def test_a_window_of_approval_does_not_outlive_the_process(home: Home) -> None:
     script = home.script(shell("echo ready; sleep 60"), shell("echo ran > ran"))
     with script.start("exec", "go", "--approve", "10m", "--stream-json") as running:
@@ -74,11 +75,13 @@ def test_a_window_of_approval_does_not_outlive_the_process(home: Home) -> None:
     assert not (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 def test_resume_gives_the_outcome_of_a_run_that_was_over(home: Home) -> None:
     home.script({"text": "", "error": {"message": "no"}}).run("exec", "go")
     assert home.run("resume", "--last").code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["buddy exec go --stream-json", "buddy session export last", "buddy demo --fast"])
 def test_a_reader_that_leaves_early_is_not_an_error(home: Home, command: str) -> None:
     home.script({"text": "word " * 20_000}).run("exec", "go")

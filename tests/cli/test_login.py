@@ -135,6 +135,7 @@ def test_without_a_login_a_run_says_what_to_do(home: Home):
     assert "run `buddy login work`" in done.err
 
 
+@pytest.mark.slow
 def test_the_doctor_says_whether_you_are_logged_in(home: Home):
     with Quick() as server:
         configure(home, server.url)

@@ -104,6 +104,7 @@ def test_a_question_without_a_person_is_declined_and_said(home: Home) -> None:
     assert "question declined by policy; nobody is there to be asked" in done.err
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_at_the_terminal_of_exec(home: Home) -> None:
     home.script({"calls": [{"name": "mcp__one__order", "args": {}}]}, {"text": "ordered"})
     add(home)

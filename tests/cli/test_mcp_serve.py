@@ -114,6 +114,7 @@ async def test_questions_of_sub_agents_are_asked_too(home: Home, mode: str) -> N
         home.run("daemon", "stop")
 
 
+@pytest.mark.slow
 async def test_a_denial_is_passed_on(home: Home) -> None:
     try:
         async with serving(home, "auto", "deny") as (client, asked):

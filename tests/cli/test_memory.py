@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import msgspec
+import pytest
 from msgspec import Struct
 
 from tests.harness.fake_model import Answer, FakeModel, Request, answer_to, says
@@ -58,6 +59,7 @@ def test_only_this_directory_is_searched_unless_all_are(home: Home) -> None:
     assert "pomelo" in home.run("memory", "search", "pomelo", "-C", str(elsewhere), "--all").out
 
 
+@pytest.mark.slow
 def test_a_session_can_be_forgotten_completely(home: Home) -> None:
     home.script({"text": "noted"})
     home.run("exec", "pomelo")
@@ -65,6 +67,7 @@ def test_a_session_can_be_forgotten_completely(home: Home) -> None:
     assert "nothing found" in home.run("memory", "search", "pomelo").err
 
 
+@pytest.mark.slow
 def test_without_an_embedder_it_says_how_it_searched(home: Home) -> None:
     home.script({"text": "noted"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"
@@ -73,6 +76,7 @@ def test_without_an_embedder_it_says_how_it_searched(home: Home) -> None:
     assert "by words alone" in home.run("memory", "search", "pomelo").err
 
 
+@pytest.mark.slow
 def test_forgetting_needs_to_know_what(home: Home) -> None:
     home.script({"text": "noted"})
     home.run("exec", "pomelo")
@@ -80,6 +84,7 @@ def test_forgetting_needs_to_know_what(home: Home) -> None:
     assert home.run("memory", "forget", "999").code == 1
 
 
+@pytest.mark.slow
 async def test_a_single_exec_recalls_what_was_said_in_other_words(home: Home) -> None:
     def reply(request: Request) -> Answer:
         return answer_to(request, says("fine"))

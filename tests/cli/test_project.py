@@ -73,6 +73,7 @@ def test_a_project_whose_agent_is_missing_says_so_and_can_be_changed(tmp_path: P
     assert not [path.name for path in state.iterdir() if path.name.endswith(".new")]
 
 
+@pytest.mark.slow
 def test_a_project_that_is_not_there_cannot_be_changed(tmp_path: Path) -> None:
     for words, said in (
         (("project", "set", "nobody", "--agent-runtime", "native"), "no project"),

@@ -1,5 +1,7 @@
 """`buddy replay`: a session as it went, and the proof that it goes so again."""
 
+import pytest
+
 from buddy.log.database import connect
 from tests.harness.home import Home
 from tests.harness.scripts import shell
@@ -28,6 +30,7 @@ def test_a_session_is_played_back_for_programs(home: Home) -> None:
     assert home.run("replay", session_id, "--fast", "--stream-json").out == exported.out
 
 
+@pytest.mark.slow
 def test_a_faithful_replay_is_confirmed(home: Home) -> None:
     session_id = record(home)
     verified = home.run("replay", session_id, "--verify")
@@ -36,6 +39,7 @@ def test_a_faithful_replay_is_confirmed(home: Home) -> None:
     assert (home.work / "made").read_text() == "made\n"
 
 
+@pytest.mark.slow
 def test_a_changed_log_is_detected(home: Home) -> None:
     session_id = record(home)
     db = connect(home.state / "buddy.db", 2)

@@ -63,6 +63,7 @@ def test_a_limit_that_cannot_be_is_refused(home: Home) -> None:
     assert home.run("session", "list", "--limit", "1000").code == 64
 
 
+@pytest.mark.slow
 def test_show_prints_the_session_with_its_seqs(home: Home) -> None:
     home.script(*TALK).run("exec", "do it", "--approve", "all", "--accept", "true")
     lines = [line.split(maxsplit=2) for line in home.run("session", "show", "last").out.splitlines()]
@@ -78,6 +79,7 @@ def test_show_prints_the_session_with_its_seqs(home: Home) -> None:
     assert seqs == sorted(seqs)
 
 
+@pytest.mark.slow
 def test_show_puts_a_long_answer_back_together(home: Home) -> None:
     home.script({"text": "0123456789" * 5000 + "the end"}).run("exec", "go")
     assert "0123456789the end\n" in home.run("session", "show", "last").out
@@ -116,6 +118,7 @@ def test_a_session_is_found_by_its_number_in_the_list_and_by_the_end_of_its_id(h
     assert "#1" not in home.run("session", "list", "--all").out
 
 
+@pytest.mark.slow
 def test_a_copy_has_a_name_of_its_own(home: Home) -> None:
     home.script({"text": "hi"}).run("exec", "write the docs")
     assert home.run("session", "fork", "last").code == 0
@@ -134,6 +137,7 @@ def test_an_unknown_session_is_the_users_error(home: Home, action: str, wanted: 
     assert done.err.startswith(f"error: no session {wanted}\nhint: ")
 
 
+@pytest.mark.slow
 def test_a_copy_cannot_end_before_its_beginning(home: Home) -> None:
     home.script({"text": "hi"}).run("exec", "go")
     done = home.run("session", "fork", "last", "--seq", "-1")
@@ -146,6 +150,7 @@ def test_export_is_the_log_byte_for_byte(home: Home) -> None:
     assert home.run("session", "export", "last").out == streamed.out
 
 
+@pytest.mark.slow
 def test_reading_works_while_another_process_runs_the_session(home: Home) -> None:
     script = home.script(shell("echo ready; sleep 60"))
     with script.start("exec", "go", "--approve", "all", "--stream-json") as running:

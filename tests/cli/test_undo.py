@@ -90,6 +90,7 @@ def test_changes_lists_what_a_shell_command_did(home: Home) -> None:
     assert "-precious\n" in next(file["diff"] for file in found["files"] if file["path"] == "gone.txt")
 
 
+@pytest.mark.slow
 def test_an_edit_of_the_user_is_a_conflict_and_stays(home: Home) -> None:
     run(home)
     (home.work / "kept.txt").write_text("mine\n")
@@ -107,6 +108,7 @@ def test_an_edit_of_the_user_is_a_conflict_and_stays(home: Home) -> None:
     assert (home.work / "kept.txt").read_text() == "mine\n"
 
 
+@pytest.mark.slow
 def test_changes_names_the_conflicts(home: Home) -> None:
     run(home)
     assert "conflict" not in home.run("changes").err
@@ -116,6 +118,7 @@ def test_changes_names_the_conflicts(home: Home) -> None:
     assert "kept.txt" in found.out
 
 
+@pytest.mark.slow
 def test_a_diff_is_printed_in_full(tmp_path: Path) -> None:
     """Also those for which one reply has no room."""
     steps = (shell("for n in 1 2 3; do seq 60000 > long$n.txt; done; chmod 600 run.sh"), {"text": "ok"})
@@ -130,6 +133,7 @@ def test_a_diff_is_printed_in_full(tmp_path: Path) -> None:
     assert [file["diff"].count("\n") for file in listed] == [60003, 60003, 60003, 3]
 
 
+@pytest.mark.slow
 def test_doctor_says_how_much_is_kept(home: Home) -> None:
     def check() -> str:
         checks = json.loads(home.run("doctor", "--json").out)["checks"]
@@ -140,6 +144,7 @@ def test_doctor_says_how_much_is_kept(home: Home) -> None:
     assert check().startswith("1 MiB of at most 2048 MiB, kept for 14 days; 1 checkpoints in ")
 
 
+@pytest.mark.slow
 def test_forcing_a_conflict_goes_on_with_the_same_run(tmp_path: Path) -> None:
     steps = (shell("echo one > kept.txt"), {"text": "ok"}, shell("echo two > gone.txt; echo new > new"), {"text": "ok"})
     home = Home(tmp_path / "home").script(*steps)
@@ -156,6 +161,7 @@ def test_forcing_a_conflict_goes_on_with_the_same_run(tmp_path: Path) -> None:
     assert (home.work / "kept.txt").read_text() == "original\n"
 
 
+@pytest.mark.slow
 def test_an_edit_between_two_calls_is_not_lost(home: Home) -> None:
     run(home)
     (home.work / "kept.txt").write_text("changed\nby me\n")
@@ -167,6 +173,7 @@ def test_an_edit_between_two_calls_is_not_lost(home: Home) -> None:
     assert home.run("undo", "--yes").code in (0, 1)
 
 
+@pytest.mark.slow
 def test_runs_are_undone_one_after_another(home: Home) -> None:
     before = picture(home.work)
     run(home)
@@ -196,6 +203,7 @@ def test_the_store_is_private(home: Home) -> None:
     assert {stat.S_IMODE(path.lstat().st_mode) for path in store.rglob("*") if path.is_file()} == {0o600}
 
 
+@pytest.mark.slow
 def test_undo_asks_first_on_a_terminal(home: Home) -> None:
     run(home)
     after = picture(home.work)
@@ -208,6 +216,7 @@ def test_undo_asks_first_on_a_terminal(home: Home) -> None:
     assert os.listdir(home.work)  # noqa: PTH208 - plain names
 
 
+@pytest.mark.slow
 def test_files_are_shown_as_they_were_after_an_event(home: Home) -> None:
     run(home)
     run(home, "-c")
@@ -223,6 +232,7 @@ def test_files_are_shown_as_they_were_after_an_event(home: Home) -> None:
     assert home.run("session", "show", "last", "--at", str(ends[0]), "--file", "gone.txt").code == 64
 
 
+@pytest.mark.slow
 def test_undos_are_taken_back_one_after_another(home: Home) -> None:
     """Also those that left a conflict alone, and those that forced it."""
     before = picture(home.work)

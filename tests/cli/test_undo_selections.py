@@ -80,6 +80,7 @@ def everything_in(folder: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
+@pytest.mark.slow
 def test_nothing_of_the_store_is_exported(home: Home) -> None:
     run_both(home)
     exported = home.run("session", "export", "last").out
@@ -87,6 +88,7 @@ def test_nothing_of_the_store_is_exported(home: Home) -> None:
     assert "precious content" not in exported
 
 
+@pytest.mark.slow
 def test_a_deleted_session_takes_its_checkpoints_with_it(home: Home) -> None:
     run_both(home)
     assert b"precious content" in stored(home)
@@ -100,6 +102,7 @@ def stored(home: Home) -> bytes:
     return b"".join(path.read_bytes() for path in store.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_checkpoints_are_turned_off_in_the_configuration(home: Home) -> None:
     config = home.directory / ".config" / "buddy" / "buddy.toml"
     config.write_text(config.read_text() + "\n[checkpoints]\nenabled = false\n")

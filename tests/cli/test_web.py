@@ -51,6 +51,7 @@ def test_it_joins_a_daemon_that_runs(home: Home) -> None:
     assert log_in(WebClient(port_in(link)), link) == 200
 
 
+@pytest.mark.slow
 def test_a_page_finds_the_daemon_again_after_a_restart(home: Home) -> None:
     link = opened(home, "--listen", "0")
     web = WebClient(port_in(link))
@@ -67,6 +68,7 @@ def test_a_page_finds_the_daemon_again_after_a_restart(home: Home) -> None:
     wait_until(is_back, "the console to be back")
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_left_alone(home: Home) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -79,6 +81,7 @@ def test_a_port_that_is_taken_is_left_alone(home: Home) -> None:
     assert "already open" in other.err
 
 
+@pytest.mark.slow
 def test_a_browser_is_started_without_the_link(home: Home) -> None:
     program, seen = home.directory / "browser", home.directory / "seen"
     program.write_text(
@@ -95,12 +98,14 @@ def test_a_browser_is_started_without_the_link(home: Home) -> None:
     assert log_in(WebClient(port_in(link)), link) == 200
 
 
+@pytest.mark.slow
 def test_a_browser_that_is_missing_costs_nothing(home: Home) -> None:
     done = home.run("web", env={"BROWSER": "/nowhere/browser"})
     assert done.code == 0
     assert "did not start" in done.err
 
 
+@pytest.mark.slow
 def test_a_session_is_shared_and_the_link_revoked(home: Home) -> None:
     assert home.run("exec", "hi").code == 0
     link = opened(home, "--share", "observer", "--session", "last", "--expires", "1h")
@@ -119,6 +124,7 @@ def test_a_session_is_shared_and_the_link_revoked(home: Home) -> None:
     assert asyncio.run(mine.get("/login")).status == 401
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "why"),
     [

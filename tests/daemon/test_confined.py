@@ -49,6 +49,7 @@ def test_nothing_is_left_in_the_workspace_after_a_kill(tmp_path: Path) -> None:
         assert sorted(path.name for path in daemon.workspace.iterdir()) == ["a.txt", "started"]
 
 
+@pytest.mark.slow
 def test_a_configuration_in_the_workspace_cannot_be_written(tmp_path: Path) -> None:
     script = [
         section("^change", shell("echo '[evil]' >>conf/my.toml; rm -f conf/my.toml; mv conf x"), {"text": "done"})
@@ -62,6 +63,7 @@ def test_a_configuration_in_the_workspace_cannot_be_written(tmp_path: Path) -> N
     assert daemon.config.read_text() == before
 
 
+@pytest.mark.slow
 def test_the_workspace_is_not_turned_into_a_repository_that_runs_code(tmp_path: Path) -> None:
     canary = tmp_path / "PWNED"
     script = [section("^turn", shell(BARE.format(canary=canary)), {"text": "done"})]

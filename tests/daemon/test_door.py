@@ -151,6 +151,7 @@ async def test_a_message_that_is_too_large_ends_the_connection(tmp_path: Path, s
             assert (await bystander.ask("ping"))["pong"]
 
 
+@pytest.mark.slow
 async def test_with_certificate_files_it_speaks_tls(tmp_path: Path) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     make_certificate(cert, key)

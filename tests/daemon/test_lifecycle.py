@@ -145,6 +145,7 @@ def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
     assert "Traceback" not in started.err
 
 
+@pytest.mark.slow
 def test_two_starts_at_once_make_one_daemon(idle: Daemon) -> None:
     with contextlib.ExitStack() as stack:
         starts = [stack.enter_context(idle.spawn("daemon", "start")) for _ in range(3)]
@@ -193,6 +194,7 @@ async def test_an_exec_follows_its_run_through_a_restart_of_the_daemon(daemon: D
     assert any(line["type"] == "run_started" and line["payload"].get("recovered") for line in lines)
 
 
+@pytest.mark.slow
 async def test_an_interrupt_is_a_cancel_for_the_daemon_too(daemon: Daemon) -> None:
     async with wire_client(daemon) as client:
         with daemon.spawn("exec", "drip", "--json") as command:
@@ -220,6 +222,7 @@ async def active_session(client: WireClient) -> str:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_run_headless_is_a_client_of_the_daemon(daemon: Daemon) -> None:
     for arguments, code, outcome in (
         (("count",), 0, "success"),

@@ -68,6 +68,7 @@ async def complete_text(client: WireClient, session_id: str, name: str) -> str:
     return text
 
 
+@pytest.mark.slow
 async def test_one_connection_too_many_is_closed(tmp_path: Path) -> None:
     with Daemon(tmp_path, limits={"connections": 3}) as daemon:
         clients = [await connect(daemon) for _ in range(3)]
@@ -110,6 +111,7 @@ async def test_requests_that_pile_up_are_refused(tmp_path: Path) -> None:
             assert (await client.ask("ping"))["pong"]
 
 
+@pytest.mark.slow
 async def test_requests_that_come_too_fast_are_refused(tmp_path: Path) -> None:
     with Daemon(tmp_path, web=True, limits={"requests_per_second": 0.001, "burst": 10}) as daemon:
         for transport in ("unix", "websocket"):
@@ -143,6 +145,7 @@ async def test_one_observer_too_many_is_refused(tmp_path: Path) -> None:
             await third.wait_for("session_started", lambda payload: payload["sessionId"] == session_id)
 
 
+@pytest.mark.slow
 async def test_one_active_run_too_many_is_refused(tmp_path: Path) -> None:
     with Daemon(tmp_path, limits={"active_runs": 2}) as daemon:
         async with wire_client(daemon) as client:
@@ -160,6 +163,7 @@ async def test_one_active_run_too_many_is_refused(tmp_path: Path) -> None:
             assert done["sessionId"] == sessions[2]
 
 
+@pytest.mark.slow
 async def test_a_hundred_messages_wait_and_no_more(shared: Daemon) -> None:
     async with wire_client(shared) as client:
         session_id = await start(client, shared)
@@ -217,6 +221,7 @@ def stalled(daemon: Daemon, session_id: str) -> socket.socket:
     return peer
 
 
+@pytest.mark.slow
 async def test_a_stalled_websocket_is_cut_off(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, limits={"stalled_seconds": 1.0}, web=True)
     # More than what the kernel keeps for a loopback connection, so that the daemon has to wait.
@@ -232,6 +237,7 @@ async def test_a_stalled_websocket_is_cut_off(tmp_path: Path) -> None:
             await slow.close()
 
 
+@pytest.mark.slow
 async def test_a_slow_client_catches_up_from_its_cursor(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     session_id = await write_history(daemon.state_dir, daemon.workspace, 5_000, 1000)

@@ -100,6 +100,7 @@ async def test_the_question_of_a_killed_daemon_is_answered_from_the_shell(tmp_pa
         assert daemon.run("daemon", "stop").code == 0
 
 
+@pytest.mark.slow
 async def test_attach_shows_when_a_question_expires(tmp_path: Path) -> None:
     with Daemon(tmp_path, script=SCRIPT) as daemon:
         async with wire_client(daemon) as client:

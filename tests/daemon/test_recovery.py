@@ -297,6 +297,7 @@ async def test_twenty_clients_approve_at_once_two_thousand_times(tmp_path: Path)
         await approve_together(daemon, 2000)
 
 
+@pytest.mark.slow
 async def test_a_client_that_leaves_within_a_frame_has_asked_for_nothing(tmp_path: Path) -> None:
     with Daemon(tmp_path, script=SCRIPT, limits=FAST) as daemon:
         async with wire_client(daemon) as client:
@@ -321,6 +322,7 @@ async def test_a_client_that_leaves_within_a_frame_has_asked_for_nothing(tmp_pat
         sys.stdout.write(f"left at {len(frame)} places of a frame\n")
 
 
+@pytest.mark.slow
 async def test_a_client_that_leaves_within_an_event_reads_it_again(shared: Daemon) -> None:
     async with wire_client(shared) as client:
         session_id = await start(client, shared)

@@ -208,6 +208,7 @@ async def test_a_command_in_a_pane_runs_on_and_is_found_again(
         daemon.run("daemon", "stop")
 
 
+@pytest.mark.slow
 def test_without_a_daemon_one_is_started(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, script=SCRIPT)
     done = daemon.run("daemon", "restart")

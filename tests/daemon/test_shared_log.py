@@ -166,6 +166,7 @@ def test_a_password_appears_nowhere(tmp_path: Path, url: str) -> None:
     assert SECRET not in "".join(printed)
 
 
+@pytest.mark.slow
 def test_a_daemon_that_cannot_reach_its_log_says_so(tmp_path: Path, url: str) -> None:
     daemon = Daemon(tmp_path)
     failed = daemon.run("daemon", "run", *daemon.places(), "--log", url.replace("test_", "none_"))

@@ -62,6 +62,7 @@ def test_a_command_cannot_end_the_block_that_shows_it() -> None:
     assert text in shown
 
 
+@pytest.mark.slow
 def test_a_denial_reaches_the_model_and_the_turn_goes_on(home: Home) -> None:
     with AcpClient(home.work, home.env, *HOST) as editor:
         editor.answers["session/request_permission"] = choose("reject")
@@ -80,6 +81,7 @@ def test_an_editor_that_cannot_ask_denies_with_that_reason(home: Home) -> None:
     assert not (home.work / "made").exists()
 
 
+@pytest.mark.slow
 def test_an_edit_is_asked_for_with_its_diff(home: Home) -> None:
     path = home.work / "a.txt"
     path.write_text("one\ntwo\nthree\n")
@@ -159,6 +161,7 @@ def test_a_message_sent_by_an_editor_that_is_gone_is_accepted(home: Home) -> Non
     wait_until(lambda: "hello yourself" in home.run("session", "show", session).out, "the answer")
 
 
+@pytest.mark.slow
 def test_what_is_not_understood_is_refused_and_the_connection_stays(home: Home) -> None:
     with AcpClient(home.work, home.env) as editor:
         editor.write(b"this is not JSON\n[]\n{}\n\n")
@@ -191,6 +194,7 @@ def test_terminals_are_for_display(home: Home) -> None:
         assert not [asked for asked in editor.asked if asked["method"].startswith("terminal/")]
 
 
+@pytest.mark.slow
 def test_a_to_do_list_is_the_plan(home: Home) -> None:
     with AcpClient(home.work, home.env) as editor:
         assert editor.prompt(editor.open(), "plan it") == "end_turn"
@@ -202,6 +206,7 @@ def test_a_to_do_list_is_the_plan(home: Home) -> None:
         assert editor.of("tool_call") == []
 
 
+@pytest.mark.slow
 def test_characters_that_deceive_are_spelled_out_in_a_question(home: Home) -> None:
     hidden = "echo \u202egpj.exe && rm -rf x"
     script = {"on": [section("^trick", shell(hidden), {"text": "tricked"})]}

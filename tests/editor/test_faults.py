@@ -66,6 +66,7 @@ def test_hostile_lines_end_nothing(home: Home) -> None:
         assert editor.prompt(editor.open(), "hello") == "end_turn"
 
 
+@pytest.mark.slow
 def test_a_permission_answer_that_is_no_choice_denies(home: Home) -> None:
     with AcpClient(home.work, home.env, *HOST) as editor:
         editor.answers["session/request_permission"] = choose("everything, for ever")

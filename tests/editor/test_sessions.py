@@ -64,6 +64,7 @@ def test_an_open_question_is_asked_again_after_loading(home: Home) -> None:
     assert (home.work / "made").exists()
 
 
+@pytest.mark.slow
 def test_a_session_is_closed_and_deleted(home: Home) -> None:
     with AcpClient(home.work, home.env) as editor:
         session = editor.open()
@@ -77,6 +78,7 @@ def test_a_session_is_closed_and_deleted(home: Home) -> None:
         assert editor.call("session/list")["sessions"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capabilities", [{}, COMPLETE], ids=["plain", "complete"])
 def test_modes_and_options_are_the_policy_plan_mode_and_the_model(home: Home, capabilities: dict[str, object]) -> None:
     with AcpClient(home.work, home.env, *HOST, capabilities=capabilities) as editor:
@@ -106,6 +108,7 @@ def test_modes_and_options_are_the_policy_plan_mode_and_the_model(home: Home, ca
             editor.call("session/set_config_option", sessionId=session, configId="model", value="nope")
 
 
+@pytest.mark.slow
 def test_commands_are_announced_after_the_answer_and_work(home: Home) -> None:
     (home.directory / ".config" / "buddy" / "commands").mkdir(parents=True)
     command = home.directory / ".config" / "buddy" / "commands" / "greet.md"
@@ -191,6 +194,7 @@ def test_a_buffer_that_is_not_saved_is_what_the_model_sees(home: Home) -> None:
     assert "as on disk" not in shown
 
 
+@pytest.mark.slow
 def test_a_sub_agents_question_is_asked_in_the_editor(home: Home) -> None:
     delegate = {"name": "delegate", "args": {"agent": "general", "task": "make it"}}
     script = {

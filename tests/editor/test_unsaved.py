@@ -73,6 +73,7 @@ def test_an_edit_keeps_what_was_not_saved_and_the_editor_shows_it(home: Home) ->
         assert editor.results()[1] == "zero\none\n2"
 
 
+@pytest.mark.slow
 def test_an_editor_that_takes_no_text_is_not_overwritten(home: Home) -> None:
     capabilities = {"fs": {"readTextFile": True, "writeTextFile": False}}
     with Editor(home, "zero\none\ntwo\n", capabilities) as editor:
@@ -81,6 +82,7 @@ def test_an_editor_that_takes_no_text_is_not_overwritten(home: Home) -> None:
     assert (home.work / "a.txt").read_text() == "one\ntwo\n"
 
 
+@pytest.mark.slow
 def test_a_whole_file_replaces_unsaved_text_only_if_the_model_has_read_it(home: Home) -> None:
     with Editor(home, "mine\n") as editor:
         session = editor.open()
@@ -144,6 +146,7 @@ def test_only_a_difference_that_saving_would_write_counts(saved: bytes, shown: s
     assert unsaved_text(saved, shown) == unsaved
 
 
+@pytest.mark.slow
 def test_paths_outside_the_workspace_are_not_asked_for(home: Home, tmp_path: Path) -> None:
     outside = tmp_path / "secret.txt"
     outside.write_text("on disk\n")

@@ -28,6 +28,7 @@ async def taken_over(client: WireClient, by: str, of: str) -> None:
     assert again[-1]["payload"]["node"] == by
 
 
+@pytest.mark.slow
 async def test_a_killed_node_loses_its_runs_to_another(tmp_path: Path, postgres: Postgres) -> None:
     async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
         here, there = await fleet.client("a"), await fleet.client("b")

@@ -262,6 +262,7 @@ async def test_a_hostile_answer_is_a_failure_and_is_not_followed(answer: bytes) 
     assert asked == [b"POST /hook HTTP/1.1\r\n"]
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_looked_at_keeps_everybody_quiet(home: Home, receiver: Receiver) -> None:
     with home.terminal() as terminal:
         terminal.wait_for("\x1b[?1004h")

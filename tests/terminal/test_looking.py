@@ -114,6 +114,7 @@ def test_the_last_answer_is_copied(home: Home) -> None:
         terminal.wait_until(lambda _: wanted in recorded.read_bytes())
 
 
+@pytest.mark.slow
 def test_a_question_mark_alone_shows_the_keys(home: Home) -> None:
     with home.script(ANSWER) and Tmux(home, columns=100, rows=30) as terminal:
         terminal.wait_for("(shift-tab)")

@@ -81,6 +81,7 @@ def test_a_long_message_that_comes_back_from_the_queue_is_a_label(home: Home) ->
         terminal.wait_for("> [Pasted ~12 lines]")
 
 
+@pytest.mark.slow
 def test_a_paste_that_the_terminal_does_not_mark_is_not_sent_line_by_line(home: Home) -> None:
     text = "\n".join(f"line {number} of a text that is too long to be typed" for number in range(1, 101))
     with home.script({"text": "hi"}) and Tmux(home, rows=40) as terminal:

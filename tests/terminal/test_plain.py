@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 from tests.harness.home import Home
 from tests.harness.scripts import shell
 
@@ -43,6 +45,7 @@ def test_exec_loads_no_editor(home: Home) -> None:
     assert not loaded & {"prompt_toolkit", "rich"}
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_gets_plain_lines(home: Home) -> None:
     home.env["TERM"] = "dumb"
     home.script(shell("touch ran"), {"text": "**Done** \x1b[2J"}, shell("sleep 60"), shell("sleep 61"))
@@ -76,6 +79,7 @@ def test_a_dumb_terminal_gets_plain_lines(home: Home) -> None:
     assert rb"**Done** \x1b[2J" in terminal.shown
 
 
+@pytest.mark.slow
 def test_text_at_a_question_on_a_dumb_terminal_decides_nothing(home: Home) -> None:
     home.env["TERM"] = "dumb"
     home.script(shell("touch ran"), {"text": "After it."})
@@ -92,6 +96,7 @@ def test_text_at_a_question_on_a_dumb_terminal_decides_nothing(home: Home) -> No
     assert (home.work / "ran").exists()
 
 
+@pytest.mark.slow
 def test_lines_typed_before_a_question_come_after_it(home: Home) -> None:
     home.env["TERM"] = "dumb"
     home.script({"text": "slow", "calls": [SLOW]}, shell("touch ran"), {"text": "Then not."}, {"text": "The next."})
@@ -114,6 +119,7 @@ def test_lines_typed_before_a_question_come_after_it(home: Home) -> None:
 SLOW = {"name": "run_shell", "args": {"command": "while ! test -d typed; do sleep 0.05; done"}}
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_it_while_it_waits_for_a_line(home: Home) -> None:
     with home.script({"text": "one"}).start() as running:
         running.feed(b"go\n")

@@ -190,6 +190,7 @@ def test_the_model_is_picked_with_arrows_or_a_number(home: Home) -> None:
         terminal.wait_for("✗ unknown profile 'nope'")
 
 
+@pytest.mark.slow
 def test_files_and_commands_are_completed(home: Home) -> None:
     (home.work / "some-file.txt").write_text("")
     (home.work / "bad\x1b[2Jname.txt").write_text("")
@@ -242,6 +243,7 @@ def test_a_message_can_have_several_lines(home: Home) -> None:
     assert "> one\n  two\n  three" in screen
 
 
+@pytest.mark.slow
 def test_a_shell_command_runs_without_the_model(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -325,6 +327,7 @@ def test_colour_can_be_turned_off(home: Home) -> None:
         assert "\x1b[3" not in terminal.screen(colour=True)
 
 
+@pytest.mark.slow
 def test_a_prompt_on_the_command_line_is_sent_first(home: Home) -> None:
     with home.script({"text": "the answer"}) and Tmux(home, "what is it?") as terminal:
         screen = terminal.wait_for("✓ done")

@@ -99,6 +99,7 @@ def test_a_tour_looks_as_it_should(home: Home, columns: int, rows: int) -> None:
         check(terminal, "resumed")
 
 
+@pytest.mark.slow
 def test_a_reply_is_complete_after_resizing_in_the_middle_of_it(home: Home) -> None:
     words = [f"word{number}" for number in range(120)]
     home.script({"text": f"{' '.join(words)}\n\nthe end", "delay": 0.02})

@@ -255,6 +255,7 @@ async def test_connections_that_only_load_files_do_not_keep_the_owner_out(tmp_pa
             writer.close()
 
 
+@pytest.mark.slow
 async def test_with_tls_the_cookie_is_secure(tmp_path: Path) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     make_certificate(cert, key)

@@ -276,6 +276,7 @@ async def test_limits_are_each_users_own(tmp_path: Path, issuer: Issuer) -> None
                 await pam.ask("send_user_message", message, other)
 
 
+@pytest.mark.slow
 async def test_queued_messages_cost_no_more_than_what_is_left(tmp_path: Path, issuer: Issuer) -> None:
     daemon = users_daemon(tmp_path, issuer, more="[limits.user]\ncost_usd_per_day = 1.5\n")
     with daemon:

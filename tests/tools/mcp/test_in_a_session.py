@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from buddy.config.mcp import McpSettings
@@ -70,6 +71,7 @@ async def test_results_of_all_kinds_reach_the_model_as_text(tmp_path: Path) -> N
         assert unknown.is_error and "unknown tool 'mcp__one__gone'" in unknown.text
 
 
+@pytest.mark.slow
 async def test_a_server_gets_a_minimal_environment_and_what_it_is_configured_with_is_redacted(tmp_path: Path) -> None:
     server = plain_server(env={"MY_TOKEN": "hunter2-hunter2-hunter2"})
     model = StepModel(asks_for(call("mcp__one__environment", {}), call("mcp__one__secret", {})), answer())
@@ -86,6 +88,7 @@ async def test_a_server_gets_a_minimal_environment_and_what_it_is_configured_wit
         assert "hunter2" not in str(model.received)
 
 
+@pytest.mark.slow
 async def test_a_headless_session_denies_it(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     model = StepModel(asks_for(call("mcp__one__echo", {"text": "a"})), answer())
@@ -95,6 +98,7 @@ async def test_a_headless_session_denies_it(tmp_path: Path) -> None:
         assert lines(ledger) == []
 
 
+@pytest.mark.slow
 async def test_sessions_share_a_server_that_is_configured_alike(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     model = StepModel(*[asks_for(call("mcp__one__echo", {"text": "a"})), answer()] * 2)
@@ -106,6 +110,7 @@ async def test_sessions_share_a_server_that_is_configured_alike(tmp_path: Path) 
         assert lines(ledger) == ["echo a", "echo a"] and starts(ledger) == 1
 
 
+@pytest.mark.slow
 async def test_progress_is_shown_while_a_call_runs_and_a_cancel_stops_it(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     model = StepModel(asks_for(call("mcp__one__slow", {"seconds": 200})))
@@ -123,6 +128,7 @@ async def test_progress_is_shown_while_a_call_runs_and_a_cancel_stops_it(tmp_pat
         assert lines(ledger) == ["slow 200.0"]
 
 
+@pytest.mark.slow
 async def test_a_call_that_takes_too_long_ends_and_the_server_stays_usable(tmp_path: Path) -> None:
     server = replace(plain_server(), timeout_seconds=1.0)
     calls = (call("mcp__one__slow", {"seconds": 200}), call("mcp__one__echo", {"text": "still here"}))
@@ -135,6 +141,7 @@ async def test_a_call_that_takes_too_long_ends_and_the_server_stays_usable(tmp_p
         assert "did not answer within 1 s" in late.text and echoed.text == "echo: still here"
 
 
+@pytest.mark.slow
 async def test_a_server_that_dies_is_restarted_and_the_call_has_an_unknown_outcome(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     model = StepModel(
@@ -168,6 +175,7 @@ async def test_a_server_that_cannot_be_started_does_not_hold_up_the_session(tmp_
         assert len([one for one in client.bodies(WarningRaised) if one.code == "MCP_SERVER_FAILED"]) == 2
 
 
+@pytest.mark.slow
 async def test_only_enabled_tools_are_offered(tmp_path: Path) -> None:
     server = replace(plain_server(), enabled_tools=("echo", "add"), disabled_tools=("add",))
     model = StepModel(asks_for(call("mcp__one__add", {"a": 1, "b": 1})), answer())
@@ -186,6 +194,7 @@ async def test_without_servers_nothing_changes(tmp_path: Path) -> None:
         assert client.bodies(WarningRaised) == [] and client.bodies(ApprovalReceived) == []
 
 
+@pytest.mark.slow
 async def test_a_recording_of_calls_and_of_a_broken_server_is_replayed(tmp_path: Path) -> None:
     broken = replace(plain_server(), command="nowhere")
     model = StepModel(asks_for(call("mcp__one__slow", {"seconds": 0.1})), answer())

@@ -34,6 +34,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 async def test_a_call_during_which_the_daemon_is_killed_has_an_unknown_outcome(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     slow = {"calls": [{"name": "mcp__one__slow", "args": {"seconds": 60}}]}

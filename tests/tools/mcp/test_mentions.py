@@ -64,6 +64,7 @@ async def test_a_task_that_a_model_wrote_reads_nothing(tmp_path: Path) -> None:
         assert lines(ledger) == []
 
 
+@pytest.mark.slow
 async def test_a_message_that_is_repeated_or_refused_reads_nothing(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     model = StepModel(answer("read"), asks_for(shell("true")), answer("done"))

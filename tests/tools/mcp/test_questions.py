@@ -68,6 +68,7 @@ async def test_a_headless_session_declines_and_says_so(tmp_path: Path) -> None:
         assert "decline" in client.bodies(ToolResult)[0].text
 
 
+@pytest.mark.slow
 async def test_a_cancelled_run_closes_its_question(tmp_path: Path) -> None:
     model = StepModel(asks_for(call("mcp__one__order", {})))
     async with (
@@ -85,6 +86,7 @@ async def test_a_cancelled_run_closes_its_question(tmp_path: Path) -> None:
             await reply(client, asked, "decline")
 
 
+@pytest.mark.slow
 async def test_a_question_in_a_sub_agent_is_answered_by_a_client_of_its_parent(tmp_path: Path) -> None:
     delegated = call("delegate", {"task": "order something"})
     model = StepModel(asks_for(delegated), asks_for(call("mcp__one__order", {})), answer("ordered"), answer("done"))
