@@ -78,12 +78,13 @@ class Following:
         client = await connect(self._daemon)
         try:
             await client.hello("follower")
-            await attach(client, self._session_id, self.received[-1]["seq"] if self.received else 0)
+            reply = await attach(client, self._session_id, self.received[-1]["seq"] if self.received else 0)
             while True:
                 self.received += client.events
                 client.forget()
                 await self._answer(client)
-                if self._completed() >= runs:
+                # That it is back is an event, too, after those of a run that ended without it.
+                if self._completed() >= runs and self.received[-1]["seq"] >= reply["replay"]["toSeq"]:
                     return
                 await client.receive()
         finally:
