@@ -1,16 +1,24 @@
 """A session of many events: opening it reads what is needed, a page at a time."""
 
 from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
 from buddy.backends.native.loop import Native
+from buddy.checkpoints.checkpoints import Checkpoints
+from buddy.checkpoints.contract import CallKey, Scope
 from buddy.log.contract import Batch
 from buddy.log.memory import MemoryLog
 from buddy.log.owners import this_owner
 from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import SessionStarted
+from buddy.scrub.scrubber import Scrubber
 from buddy.sessions import past
+from buddy.sessions.file_tracker import FileTracker
+from buddy.sessions.journal import Journal
+from buddy.targets.local import Local
+from buddy.tools.contract import Place
 from tests.log.records import SESSION, record
 from tests.soak.past import Past, notes, open_run, runs
 
@@ -25,10 +33,12 @@ class CountingLog(MemoryLog):
         self.count = 0
         self.longest = 0
         self.kinds: set[str] = set()
+        self.asked: list[tuple[str, ...]] = []
 
     async def read(
         self, session_id: str, after: int, limit: int = 500, types: Collection[str] = (), through: int | None = None
     ) -> list[Event]:
+        self.asked.append(tuple(types))
         events = await super().read(session_id, after, limit, types, through)
         self.count += len(events)
         self.longest = max(self.longest, len(events))
@@ -65,3 +75,35 @@ async def test_opening_reads_what_is_needed(kind: Past, at_most: int) -> None:
     assert log.longest <= past.PAGE
     assert not log.kinds & {"warning", "assistant_token", "assistant_done"}
     assert (opened.fold.run is None) == (kind is not open_run)
+
+
+@pytest.mark.parametrize("kind", [runs, open_run])
+async def test_what_changed_files_is_read_only_if_an_open_run_may_have_unrecorded_changes(
+    kind: Past, tmp_path: Path
+) -> None:
+    log = await long_log(kind)
+    fold = (await past.read_past(log, SESSION, MANY + 1)).fold
+    lease = await log.acquire(SESSION, this_owner())
+    assert lease is not None
+    journal = Journal(
+        log,
+        lease,
+        MANY + 1,
+        clock=lambda: 1,
+        scrubber=Scrubber(),
+        apply=fold.apply,
+        publish=lambda _: None,
+        state=lambda: "idle",
+    )
+    (tmp_path / "work").mkdir()
+    place = Place(Local(), str(tmp_path / "work"))
+    earlier, later = Checkpoints(tmp_path / "state"), Checkpoints(tmp_path / "state")
+    log.asked.clear()
+    await FileTracker(earlier, fold, place, journal, lambda: lambda _: False).recover(log)
+    assert log.asked == []
+    run_id = fold.run.run_id if fold.run else "run_gone"
+    await earlier.begin(CallKey(SESSION, run_id, "call_1"), Scope(place.root))
+    await earlier.close()
+    await FileTracker(later, fold, place, journal, lambda: lambda _: False).recover(log)
+    assert log.asked == ([("files_changed",)] if kind is open_run else [])
+    await later.close()
