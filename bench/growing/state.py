@@ -18,6 +18,8 @@ from buddy.log.schema import add_functions
 from buddy.log.sqlite import DATABASE
 
 FOLDERS = 100
+COMPACTED_RUNS = 100
+"""The number of runs between two compactions of a long session, each of which leaves the last ten as they are."""
 COPY_ID = "printf('sess_%026d', n.i)"
 NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)"
 
@@ -44,6 +46,13 @@ _LONGER = f"""
   replace(e.payload, e.run_id, e.run_id || '.' || n.i)
 FROM n JOIN events e ON e.session = ?2 AND e.seq BETWEEN ?3 AND ?4
 """  # noqa: S608 - constants only
+# In the place of an event that nobody needs, as during a run.
+_COMPACTED = """
+UPDATE events SET type = 'session_compacted', payload = json_object(
+  'beforeTokens', 9000, 'afterTokens', 900, 'throughSeq', seq - ?4 * 10, 'summary', 'What was done so far.',
+  'by', 'auto')
+WHERE session = ?1 AND seq > ?2 AND (seq - ?3) % (?4 * ?5) = 0
+"""
 
 
 def make_home(setup: Setup) -> tuple[Path, str]:
@@ -82,13 +91,15 @@ def multiply(home: Path, session_id: str, count: int) -> None:
 
 
 def lengthen(home: Path, session_id: str, events: int) -> None:
-    """Give a session about `events` events: its first run, repeated."""
+    """Give a session about `events` events: its first run, repeated, and a compaction after every hundred."""
     db = open_state(home)
     key, last = db.execute("SELECT key, last_seq FROM sessions WHERE id = ?", (session_id,)).get
     first = db.execute("SELECT min(seq) FROM events WHERE session = ? AND run_id IS NOT NULL", (key,)).get
-    copies = (events - last) // (last - first + 1)
+    copies, length = (events - last) // (last - first + 1), last - first + 1
+    note = db.execute("SELECT max(seq) FROM events WHERE session = ? AND type = 'phase'", (key,)).get
     db.execute("BEGIN IMMEDIATE")
     db.execute(_LONGER, (copies, key, first, last))
+    db.execute(_COMPACTED, (key, last, note, length, COMPACTED_RUNS))
     db.execute("UPDATE sessions SET last_seq = last_seq + ? WHERE key = ?", (copies * (last - first + 1), key))
     db.execute("COMMIT")
     db.close()

@@ -54,13 +54,13 @@ class CountingLog(MemoryLog):
         return found
 
 
-async def long_log(kind: Past) -> CountingLog:
+async def long_log(kind: Past, many: int = MANY) -> CountingLog:
     log = CountingLog()
     lease = await log.create(record(), this_owner())
     started = SessionStarted(
         session_id=SESSION, state="idle", mode="interactive", provider="default", sandbox_provider="local"
     )
-    events = [event_of(started, session_id=SESSION, seq=1, ts=1), *kind(SESSION, 1, MANY)]
+    events = [event_of(started, session_id=SESSION, seq=1, ts=1), *kind(SESSION, 1, many)]
     await log.append(Batch(SESSION, lease.epoch, 0, events))
     return log
 
@@ -107,3 +107,20 @@ async def test_what_changed_files_is_read_only_if_an_open_run_may_have_unrecorde
     await FileTracker(later, fold, place, journal, lambda: lambda _: False).recover(log)
     assert log.asked == ([("files_changed",)] if kind is open_run else [])
     await later.close()
+
+
+async def test_a_conversation_that_was_compacted_often_is_read_from_its_latest_compactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.soak.past.COMPACTED_RUNS", 12)
+    counts: list[int] = []
+    for many in (20_000, 40_000):
+        log = await long_log(runs, many)
+        opened = await past.read_past(log, SESSION, many + 1)
+        base = await opened.find_base()
+        assert base is not None
+        log.count = 0
+        async for _ in opened.pages(Native.lasting, base):
+            pass
+        counts.append(log.count)
+    assert max(counts) <= 1.2 * min(counts)

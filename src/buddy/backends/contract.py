@@ -1,9 +1,11 @@
 """A backend, which turns a user message into events, and the run it works on.
 
-Invariants: a backend does no I/O on the log. It emits, asks and claims through its `Run`; whatever was unfinished when
-the process died is in `Run.state`, so starting and resuming are the same code.
+Invariants: a backend does not write to the log, and reads it only by what `use_log` gave it. It emits, asks and claims
+through its `Run`; whatever was unfinished when the process died is in `Run.state`, so starting and resuming are the
+same code.
 """
 
+from collections.abc import AsyncIterator, Callable
 from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -199,6 +201,31 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+UNDOABLE = 8
+"""The number of compactions that can be undone without reading the log again."""
+
+ReadPast = Callable[[int | None], AsyncIterator[tuple[int, EventBody]]]
+"""The events of a session's `lasting` types, each with its seq, up to a seq or all."""
+
+
+@runtime_checkable
+class RereadingBackend(Protocol):
+    """A backend that holds the conversation since its last few compactions, and reads the rest when it needs it."""
+
+    def begin_late(self, first: int, base: int) -> None:
+        """Of the events before `first`, only settings will be observed; the compaction with the seq `base` is the
+        oldest whose history is complete then."""
+        ...
+
+    def use_log(self, read: ReadPast) -> None:
+        """From now on, what only the log has can be read; nothing else must be held."""
+        ...
+
+    async def reach_back(self) -> None:
+        """Hold what undoing the latest compaction restores; only while no run is active."""
+        ...
 
 
 @runtime_checkable

@@ -1,6 +1,6 @@
 """Compacting the history of a session at a client's request, and undoing that."""
 
-from buddy.backends.contract import Compaction, compaction_event
+from buddy.backends.contract import Compaction, RereadingBackend, compaction_event
 from buddy.backends.hooks import explain, strictest
 from buddy.errors import ProtocolError
 from buddy.protocol.actors import ClientActor
@@ -16,6 +16,7 @@ async def compact(session: Session, by: str, *, undo: bool) -> CompactSessionRep
     compaction = None if undo else await _compaction(session)
     before = compaction.before_tokens if compaction else session.fold.context.used
     if undo and session.fold.saved:
+        await _reach_back(session)
         after = before + session.fold.saved[-1]
         body = SessionCompacted(before_tokens=before, after_tokens=after, through_seq=0, summary="", by=by, undo=True)
     elif compaction is None:
@@ -27,6 +28,16 @@ async def compact(session: Session, by: str, *, undo: bool) -> CompactSessionRep
     await session.commit(durable=True)
     await session.runs.start_queued()
     return CompactSessionReply(body.before_tokens, body.after_tokens)
+
+
+async def _reach_back(session: Session) -> None:
+    if isinstance(session.backend, RereadingBackend):
+        session.runs.is_compacting = True
+        try:
+            await session.commit()  # it reads the log
+            await session.backend.reach_back()
+        finally:
+            session.runs.is_compacting = False
 
 
 async def _compaction(session: Session) -> Compaction | None:

@@ -2,18 +2,21 @@
 
 Invariants: the folds are the same as from the full log. Of complete runs, the session itself needs its settings, and of
 what each run replaces only the latest; its backend names the types that it needs. Since the last complete run, every
-event is read that is neither transient nor informational, unless the backend needs that, too.
+event is read that is neither transient nor informational, unless the backend needs that, too. A backend that reads the
+log again when it must needs the conversation from its base on: see `past_base`.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
 from collections.abc import Set as AbstractSet
 
+from buddy.backends.contract import ReadPast
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EVENTS, EventBody, events_where
+from buddy.protocol.events import EVENTS, EventBody, SessionCompacted, events_where
 from buddy.protocol.facts import Informational
 from buddy.sessions.fork import Entry
+from buddy.sessions.past_base import Base, Compacted, find_base
 from buddy.sessions.spill import restore_spilled
 from buddy.sessions.state import SessionFold
 
@@ -23,6 +26,8 @@ SETTINGS = frozenset(
         *("approval_policy_changed", "approval_received", "model_switched"),
     }
 )
+RARE = frozenset({"session_started", "approval_policy_changed", "model_switched"})
+"""Settings that a backend needs from before its base."""
 REPLACED = ("assistant_message", "usage")
 """Of complete runs, a session needs the latest of each."""
 PIECES = frozenset({"assistant_token", "thinking_token"})
@@ -44,6 +49,9 @@ class RecordedSession:
         self._last_seq = last_seq
         self._open = (self._over, self._over)  # between which an open run has what it needs
         self._piece: Event | None = None
+        self._first_seq = 0
+        self._rare: list[Entry] = []
+        self._compacted: list[Compacted] = []
 
     async def read(self) -> None:
         """Fold the session's own state."""
@@ -61,9 +69,24 @@ class RecordedSession:
             self._piece = await self._log.last(self._session_id, PIECES, settled, self._last_seq)
             self._apply([] if self._piece is None else [(self._piece, self._piece.body())])
 
-    async def pages(self, types: AbstractSet[str]) -> AsyncIterator[list[Entry]]:
-        """The events of the open run, and from complete runs those of these types and the last `usage`."""
-        async for page in self._read(types, 0, self._over, [await self._latest("usage")]):
+    async def find_base(self) -> Base | None:
+        """Where the conversation must be read from; None if that is its beginning."""
+        if self._first_seq > 1:
+            return None  # the summaries have what was pruned
+        return await find_base(self._log, self._session_id, self._compacted, self._over)
+
+    async def pages(self, types: AbstractSet[str], base: Base | None = None) -> AsyncIterator[list[Entry]]:
+        """The events of the open run, and from complete runs those of these types and the last `usage`.
+
+        With a base, those before it are only the rare settings.
+        """
+        usage, after = await self._latest("usage"), 0
+        if base is not None:
+            after = base.first - 1
+            older, usage = ([usage], None) if usage is not None and usage.seq <= after else ([], usage)
+            rare = [entry for entry in self._rare if entry[0].seq <= after]
+            yield sorted([*rare, *await _with_bodies(self._log, older)], key=_seq)
+        async for page in self._read(types, after, self._over, [usage]):
             yield page
         notes = types & NOTES
         after, through = (self._over, self._last_seq) if notes else self._open
@@ -71,6 +94,12 @@ class RecordedSession:
             yield page
         if self._piece is not None:
             yield [(self._piece, self._piece.body())]
+
+    def reader(self, types: AbstractSet[str]) -> ReadPast:
+        return past_reader(self._log, self._session_id, types)
+
+    async def has_blob(self, blob: str) -> bool:
+        return await self._log.has_blob(self._session_id, blob)
 
     async def _latest(self, kind: str) -> Event | None:
         return await self._log.last(self._session_id, (kind,), 0, self._over) if self._over else None
@@ -89,8 +118,26 @@ class RecordedSession:
 
     def _apply(self, page: Iterable[Entry]) -> None:
         for event, body in page:
-            if body is not None:
-                self.fold.apply(event, body)
+            self._first_seq = self._first_seq or event.seq
+            if body is None:
+                continue
+            self.fold.apply(event, body)
+            if isinstance(body, SessionCompacted):
+                self._compacted.append(Compacted(event.seq, body.through_seq, body.undo))
+            elif event.type in RARE:
+                self._rare.append((event, body))
+
+
+def past_reader(log: Log, session_id: str, types: AbstractSet[str]) -> ReadPast:
+    """Reads the events of some types again, whenever it is called."""
+
+    async def read(through: int | None) -> AsyncIterator[tuple[int, EventBody]]:
+        async for page in read_pages(log, session_id, types=types, through=through):
+            for event, body in page:
+                if body is not None:
+                    yield event.seq, body
+
+    return read
 
 
 async def read_past(log: Log, session_id: str, last_seq: int) -> RecordedSession:

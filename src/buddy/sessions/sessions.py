@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
-from buddy.backends.contract import Backend, VerifiableBackend
+from buddy.backends.contract import Backend, RereadingBackend, VerifiableBackend
 from buddy.errors import LogError, ProtocolError, SessionElsewhere, ToolError
 from buddy.log.contract import Lease, RowFacts, SessionRecord
 from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
@@ -27,7 +27,7 @@ from buddy.sessions.files import finish_restores, sessions_restoring
 from buddy.sessions.listing import ListedRow
 from buddy.sessions.messages import check_cost
 from buddy.sessions.parking import parked_together
-from buddy.sessions.past import RecordedSession, read_past
+from buddy.sessions.past import RecordedSession, past_reader, read_past
 from buddy.sessions.pinning import check_place, pin
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
@@ -143,6 +143,8 @@ class Sessions:
         record = replace(record, facts=facts)
         async with self.services.admit_session(None if started.delegated else started.user):
             lease = await self.services.log.create(record, self.owner)
+        if isinstance(backend, RereadingBackend):
+            backend.use_log(past_reader(self.services.log, started.session_id, backend.lasting))
         session = Session(self.services, lease, place, backend, SessionFold(), 0, ListedRow(record))
         self.by_id[started.session_id] = session
         self._start_heartbeat()
@@ -315,12 +317,18 @@ async def _rebuild(
         if instead is None or fold.run is not None:
             raise
         backend = factories.backend(located, instead.profile, instead.model)
-    async for page in past.pages(backend.lasting | {"tool_result"}):
+    base = await past.find_base() if isinstance(backend, RereadingBackend) else None
+    if isinstance(backend, RereadingBackend) and base is not None:
+        backend.begin_late(base.first, base.seq)
+        place = replace(place, had_output=past.has_blob)
+    async for page in past.pages(backend.lasting | {"tool_result"}, base):
         for event, body in page:
             if body is not None:
                 backend.observe(event.seq, body)
             if isinstance(body, ToolResult) and body.output is not None:
                 place.outputs.add(body.output)
+    if isinstance(backend, RereadingBackend):
+        backend.use_log(past.reader(backend.lasting))
     return place, backend
 
 

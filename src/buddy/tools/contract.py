@@ -81,14 +81,18 @@ def nothing_closed(_path: str) -> bool:
 SHARED = ""
 
 
+async def had_no_output(_output: str) -> bool:
+    return False
+
+
 class Place(Struct, frozen=True):
     """Where a session's calls work: the target, the workspace on it, and how commands are confined there.
 
     `is_closed` says whether a rule denies reading a canonical path: a tool that reads many files skips these. `seen`
     and `tasks` are what the session knows while it is open: the SHA-256 of each file as it last read or wrote it, by
     canonical path, and its to-do list. `outputs` are the stored outputs that results of the session named, including
-    those from before it was opened. `input_lines` is what the session typed into panes
-    and did not run yet, by the pane's id, or `SHARED` for its own.
+    those from before it was opened; `had_output` looks for one that is older than what was read then. `input_lines` is
+    what the session typed into panes and did not run yet, by the pane's id, or `SHARED` for its own.
     """
 
     target: Target
@@ -102,6 +106,7 @@ class Place(Struct, frozen=True):
     private: tuple[str, ...] = ()
     """Buddy's own directories, which no tool reads."""
     editor: EditorFiles | None = None
+    had_output: Callable[[str], Awaitable[bool]] = had_no_output
 
 
 async def nobody_asked(_question: PersonQuestion) -> PersonAnswer:

@@ -46,7 +46,7 @@ class ReadOutput:
 
     async def run(self, args: ReadOutputArgs, call: Call) -> Output:
         # Outputs of all sessions are stored together, so an id alone must not be enough.
-        known = args.output in call.place.outputs
+        known = args.output in call.place.outputs or await call.place.had_output(args.output)
         found = await self._read_blob(args.output, args.offset, args.limit) if known else None
         if found is None:
             raise ToolError("no such output; use the id that a shortened result named", code="FILE_NOT_FOUND")

@@ -7,7 +7,7 @@ I/O of its own (provider, tools and log are passed in).
 import asyncio
 from collections.abc import Callable
 
-from buddy.backends.contract import Compaction, ModelName, Run
+from buddy.backends.contract import Compaction, ModelName, ReadPast, Run
 from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.interrupted_reply import PartialReply, keep_interrupted
 from buddy.backends.native.pricing import cost_of
@@ -56,6 +56,15 @@ class Native:
         self._prompts.observe(seq, body)
         self._partial.observe(body)
         self._tools.observe(body)
+
+    def begin_late(self, first: int, base: int) -> None:
+        self._prompts.begin_late(first, base)
+
+    def use_log(self, read: ReadPast) -> None:
+        self._prompts.use_log(read)
+
+    async def reach_back(self) -> None:
+        await self._prompts.reach_back()
 
     def model(self) -> ModelName:
         provider = self._provider
@@ -109,7 +118,7 @@ class Native:
         report_model_call(run, self._provider.model)
         with TimedPhase(run, TurnState.STREAMING):
             try:
-                await read_reply(run, self._provider, asked, self._prompts.known_calls)
+                await read_reply(run, self._provider, asked, self._prompts.known_calls(run.state.recording))
             except asyncio.CancelledError:
                 await keep_interrupted(run, self._partial)
                 raise

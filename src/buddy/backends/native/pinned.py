@@ -71,6 +71,15 @@ class PinnedText(Struct, frozen=True):
     text: str
 
 
+class PinnedParts(Struct, frozen=True):
+    """Messages, effects, and the seqs of files and skills."""
+
+    said: list[PinnedText]
+    effects: list[PinnedText]
+    files: dict[str, int]
+    skills: dict[str, int]
+
+
 class Pins:
     """Feed it events in order; `text` is the pinned part of a summary."""
 
@@ -134,6 +143,17 @@ class Pins:
                 | QuestionAnswered()
             ):
                 pass  # nothing to pin
+
+    def parts(self) -> "PinnedParts":
+        """What was pinned so far."""
+        return PinnedParts(self._said, self._effects, self._files, self._skills)
+
+    def prepend(self, earlier: "PinnedParts") -> None:
+        """Add what was pinned before our first event; no run was active then."""
+        self._said = [*earlier.said, *self._said]
+        self._effects = [*earlier.effects, *self._effects]
+        self._files = {path: seq for path, seq in earlier.files.items() if path not in self._files} | self._files
+        self._skills = earlier.skills | self._skills
 
     @property
     def is_pruned(self) -> bool:

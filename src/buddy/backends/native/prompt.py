@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from buddy.backends.budget import MIN_OUTPUT, Budget
-from buddy.backends.contract import Compaction, Run, compaction_event
+from buddy.backends.contract import Compaction, ReadPast, Run, compaction_event
 from buddy.backends.native.loaded_images import LoadedImages, ReadBlob
 from buddy.backends.native.pinned import Pins
 from buddy.backends.native.pricing import cost_of
-from buddy.backends.native.reply import KnownCalls, ModelCall
+from buddy.backends.native.reply import MARKED_SINCE, KnownCalls, ModelCall
 from buddy.backends.native.session_tools import Catalog
 from buddy.backends.native.sizes import Sizes, Tally
 from buddy.backends.native.system import system_prompt
@@ -64,6 +64,8 @@ class Prompts:
         self._settings = settings
         self._catalog: Catalog | None = None
         self._pins = Pins()
+        self._pinned_from = 0  # what came before this seq is not in the pins
+        self._read: ReadPast | None = None
         self._tally = Tally("")
         self._run_id = ""
         self._system = ""
@@ -73,9 +75,31 @@ class Prompts:
         self._images = LoadedImages(settings.read_blob)
         self.measured: Sizes | None = None
 
-    @property
-    def known_calls(self) -> KnownCalls:
-        return KnownCalls(self.transcript.call_ids, is_complete=not self._pins.is_pruned)
+    def known_calls(self, recording: int) -> KnownCalls:
+        """The ids of calls that the next reply cannot use, by the version of what its run records."""
+        is_marked = self._pins.is_pruned or (self.transcript.compactions.is_deep and recording >= MARKED_SINCE)
+        return KnownCalls(self.transcript.call_ids, is_complete=not is_marked)
+
+    def begin_late(self, first: int, base: int) -> None:
+        """The events before `first` will not be observed, except settings; `base` is the seq of a later compaction."""
+        self._pinned_from = first
+        self.transcript.compactions.begin_late(base)
+
+    def use_log(self, read: ReadPast) -> None:
+        """From now on, what is not held can be read."""
+        self._read = read
+        self.transcript.bound()
+
+    async def reach_back(self) -> None:
+        """Hold what undoing the latest compaction restores."""
+        if self._read is None or self.transcript.compactions.can_undo:
+            return
+        transcript, pins = Transcript(), Pins()
+        async for seq, body in self._read(None):
+            transcript.apply(seq, body)
+            pins.apply(seq, body)
+        transcript.bound()
+        self.transcript, self._pins, self._pinned_from = transcript, pins, 0
 
     def observe(self, seq: int, body: EventBody) -> None:
         self._window.observe(body)
@@ -109,12 +133,19 @@ class Prompts:
         if self._run_id != run.run_id or self._catalog is not catalog:
             settings, limit = self._settings, provider.context_limit
             self._system = await system_prompt(run, catalog.names, settings.instructions, settings.user_folder, limit)
+            if self._run_id not in ("", run.run_id):
+                self._forget_calls()
             self._run_id, self._catalog = run.run_id, catalog
 
     def _use(self, provider: Provider) -> Tally:
         if provider.model != self._tally.model:
             self._tally = Tally(provider.model)
         return self._tally
+
+    def _forget_calls(self) -> None:
+        """Forget the ids of other runs' calls, if those of the next ones have the mark of their run."""
+        if self._read is not None and self.transcript.compactions.is_deep:
+            self.transcript.call_ids.clear()
 
     async def _recall(self) -> None:
         """Ask memory about the user's last message, once for each."""
@@ -178,7 +209,17 @@ class Prompts:
         async def summarise_items(items: list[Item]) -> "Summary | None":
             return await summarise(items, provider, self._tally, account)
 
-        return await shorten(cut, self._pins, self._tally, provider.context_limit, summarise_items)
+        return await shorten(cut, await self.complete_pins(), self._tally, provider.context_limit, summarise_items)
+
+    async def complete_pins(self) -> Pins:
+        """What a compaction keeps word for word, from the whole log."""
+        if self._pinned_from and self._read is not None:
+            earlier = Pins()
+            async for seq, body in self._read(self._pinned_from - 1):
+                earlier.apply(seq, body)
+            self._pins.prepend(earlier.parts())
+            self._pinned_from = 0
+        return self._pins
 
     async def _measure(self, provider: Provider) -> Sizes:
         tally, memory = self._tally, self._recalled[1]

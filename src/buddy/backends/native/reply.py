@@ -36,6 +36,8 @@ from buddy.protocol.shapes import ContextState, ToolCallItem
 from buddy.steps import take_turns
 
 RUN_MARK = 8
+MARKED_SINCE = 4
+"""Since which version of what runs record the calls of a session that was compacted often are marked."""
 """The number of characters of a run's id that make the ids of its calls unique."""
 
 
@@ -146,7 +148,7 @@ async def _record(run: Run, reply: Reply, turn: int, known_calls: KnownCalls) ->
 def _unique_ids(calls: tuple[ToolCallItem, ...], known: KnownCalls, mark: str) -> tuple[ToolCallItem, ...]:
     """Ids that were used before, in this session or this reply, get a suffix: a result must belong to one call.
 
-    If the beginning of the log was pruned, nobody knows what was used, and each has the mark of its run.
+    If the beginning of the log was pruned or is not read, nobody knows what was used, and each has the mark of its run.
     """
     seen: set[str] = set()
     unique: list[ToolCallItem] = []

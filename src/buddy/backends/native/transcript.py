@@ -3,12 +3,14 @@
 Invariants: each tool call has exactly one result, directly after the message that made it, in the order of the calls.
 `items` only grows, except by a compaction or its undoing, so wires may cache what they encoded; what a hook adds to an
 item comes before that is sent. The message that is
-being worked on stays word for word, even if a compaction has summarised the work on it.
+being worked on stays word for word, even if a compaction has summarised the work on it. A bounded transcript holds
+what came after the oldest of its last `UNDOABLE` + 1 compactions; older ones are restored from the log.
 """
 
 from msgspec.structs import replace
 
 from buddy.backends.hooks import BLOCKED, render_context
+from buddy.backends.native.compactions import Compactions
 from buddy.backends.restored import restored_note
 from buddy.models.contract import AssistantItem, Image, Item, ToolItem, UserItem
 from buddy.protocol.events import (
@@ -63,9 +65,9 @@ class Transcript:
         self.asked: UserItem | None = None
         self.has_images = False
         """Whether an item ever had any."""
+        self.compactions = Compactions()
         self._seqs: list[int] = []
         self._entries: list[tuple[int, Item]] = []
-        self._compactions: list[SessionCompacted] = []
         self._open: list[str] = []
         self._results: dict[str, ToolItem] = {}
         self._remarks: dict[str, str] = {}
@@ -73,6 +75,11 @@ class Transcript:
         self._context = ""
         self._inserted: dict[str, tuple[str, int]] = {}
         self._asked_at = 0
+
+    def bound(self) -> None:
+        """From now on, hold only what undoing `UNDOABLE` compactions restores."""
+        self.compactions.is_bounded = True
+        self._trim()
 
     def apply(self, seq: int, body: EventBody) -> None:
         if type(body) in _UNSAID:
@@ -89,7 +96,7 @@ class Transcript:
             case HookFinished() | FilesRestored():
                 self._note(body)
             case SessionCompacted():
-                self._compact(body)
+                self._compact(seq, body)
             case (
                 Informational()
                 | AssistantToken()
@@ -205,12 +212,13 @@ class Transcript:
     @property
     def summary(self) -> Item | None:
         """The item that replaces what was compacted."""
-        return self.items[0] if self._compactions else None
+        return self.items[0] if self.compactions.latest else None
 
     @property
     def first_seq(self) -> int:
         """Where the word-for-word part begins: everything before it is in the summary."""
-        return self._compactions[-1].through_seq + 1 if self._compactions else 0
+        latest = self.compactions.latest
+        return latest.through_seq + 1 if latest else 0
 
     def closed(self) -> list[Item]:
         """The items, with an invented result for every call that has none yet: valid at every prefix of the log."""
@@ -236,26 +244,28 @@ class Transcript:
                 self._results.setdefault(call_id, ToolItem(call_id, NOT_RUN))
             self._settle()
 
-    def _compact(self, body: SessionCompacted) -> None:
-        if not body.undo:
-            self._compactions.append(body)
-        elif self._compactions:
-            self._compactions.pop()
-        entries = self._entries
-        if self._compactions:
-            latest = self._compactions[-1]
-            entries = [(0, UserItem(latest.summary)), *self._after(latest.through_seq)]
+    def _compact(self, seq: int, body: SessionCompacted) -> None:
+        self.compactions.apply(seq, body)
+        self._trim()
+        entries, latest = self._entries, self.compactions.latest
+        if latest is not None:
+            entries = [(0, UserItem(latest.summary)), *_after(entries, latest.through_seq)]
         self._seqs, self.items = [seq for seq, _ in entries], [item for _, item in entries]
 
-    def _after(self, through: int) -> list[tuple[int, Item]]:
-        """What came after `through`, preceded by the last message of the user if that is older."""
-        kept = [(seq, item) for seq, item in self._entries if seq > through]
-        asked = None if any(isinstance(item, UserItem) for _, item in kept) else self._last_user(through)
-        return kept if asked is None else [asked, *kept]
+    def _trim(self) -> None:
+        oldest = self.compactions.trim()
+        if oldest is not None:
+            self._entries = _after(self._entries, oldest.through_seq)
 
-    def _last_user(self, through: int) -> tuple[int, Item] | None:
-        before = ((seq, item) for seq, item in reversed(self._entries) if seq <= through)
-        return next(((seq, item) for seq, item in before if isinstance(item, UserItem)), None)
+
+def _after(entries: list[tuple[int, Item]], through: int) -> list[tuple[int, Item]]:
+    """What came after `through`, preceded by the last message of the user if that is older."""
+    kept = [(seq, item) for seq, item in entries if seq > through]
+    if any(isinstance(item, UserItem) for _, item in kept):
+        return kept
+    before = ((seq, item) for seq, item in reversed(entries) if seq <= through)
+    asked = next(((seq, item) for seq, item in before if isinstance(item, UserItem)), None)
+    return kept if asked is None else [asked, *kept]
 
 
 def _images(attachments: tuple[Attachment, ...]) -> tuple[Image, ...]:
