@@ -1,11 +1,14 @@
 """Approvals: one decision each, bound to exactly what runs, and what becomes of a denial."""
 
 import asyncio
+import threading
+import time
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from buddy.approvals.permissions import Permissions
 from buddy.approvals.questions import Question
 from buddy.config.settings import AgentSettings
 from buddy.errors import ProtocolError
@@ -89,6 +92,29 @@ async def test_the_first_decision_wins_and_the_others_are_refused(tmp_path: Path
         await client.wait_for(RunComplete)
         assert [received.by for received in client.bodies(ApprovalReceived)] == winners
         assert await refusal_of(client, asked, run_id) == "APPROVAL_EXPIRED"
+
+
+async def test_a_decision_that_stores_a_rule_is_not_overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storing = threading.Event()
+
+    def remember(_permissions: Permissions, _asked: ApprovalRequired) -> None:
+        storing.set()
+        time.sleep(0.1)
+
+    monkeypatch.setattr(Permissions, "remember", remember)
+    model = StepModel(asks_for(shell("touch made")), answer())
+    async with checked_host(tmp_path, model) as host, host.client() as client, host.client("late") as other:
+        other.session_id = await client.start()
+        run_id = await client.send("make it")
+        asked = await client.wait_for(ApprovalRequired)
+        first = asyncio.get_running_loop().create_task(decide(client, asked, scope="always"))
+        assert await asyncio.to_thread(storing.wait, 10)
+        late = asyncio.get_running_loop().create_task(decide(other, asked, "deny", run_id=run_id))
+        assert await code_of(late) == "APPROVAL_EXPIRED"
+        await first
+        received = await client.wait_for(ApprovalReceived)
+        assert (received.decision, received.scope) == ("approve", "always")
+        assert (await client.wait_for(RunComplete)).outcome == "success"
 
 
 async def test_an_approval_of_another_run_or_session_is_not_found(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ class Approvals:
         self._hooks = hooks
         self._uncovered = uncovered
         self._waiting: dict[str, _Waiting] = {}
+        self._submitting = asyncio.Lock()  # so that a decision that stores a rule stays the first one
         self.window: Deadline | None = None
         """When an `until` policy of the session ends; a restart ends it anyway."""
 
@@ -112,39 +113,40 @@ class Approvals:
 
     async def submit(self, submission: SubmitApproval, by: str) -> None:
         """A person's decision; the first valid one wins, unless its time is over by either clock."""
-        faults.reached("approval.submit.before")
-        call = self._fold.pending.get(submission.approval_id)
-        if call is None or self._fold.run is None or self._fold.run.run_id != submission.run_id:
-            await self._journal.commit()  # the log may yet refuse a decision that the state has already
-            known = await self._journal.approval(submission.approval_id)
-            raise _refusal(submission, known, self._fold)
-        if call.approval is not None and _deadline(call.approval).is_over(self._now()):
-            await self._expire_now(self._fold.run, call.approval)
-            raise ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} expired before this decision")
-        until = _grant_deadline(submission, self._now())
-        if submission.decision == "approve" and submission.scope == "always":
-            # A long file takes a second to change, in which somebody else may decide.
-            await asyncio.to_thread(self.permissions.remember, call.approval)
-            if self._fold.pending.get(submission.approval_id) is not call:
-                raise _refusal(submission, await self._journal.approval(submission.approval_id), self._fold)
-        elif submission.decision == "approve" and until is not None:
-            self.permissions.grant(call.approval, until)
-        elif submission.decision == "approve" and submission.scope == "session":
-            self.permissions.grant_session(call.approval)
-        self._receive(
-            call,
-            submission.decision,
-            by,
-            comment=submission.comment,
-            scope=submission.scope,
-            expires_at=until and until.unix_ms,
-            stop=submission.stop,
-        )
-        await self._journal.commit(
-            Rows(decision=ApprovalDecision(submission.approval_id, submission.decision, by)), durable=True
-        )
-        faults.reached("approval.submit.after")
-        _wake(self._waiting, submission.approval_id)
+        async with self._submitting:
+            faults.reached("approval.submit.before")
+            call = self._fold.pending.get(submission.approval_id)
+            if call is None or self._fold.run is None or self._fold.run.run_id != submission.run_id:
+                await self._journal.commit()  # the log may yet refuse a decision that the state has already
+                known = await self._journal.approval(submission.approval_id)
+                raise _refusal(submission, known, self._fold)
+            if call.approval is not None and _deadline(call.approval).is_over(self._now()):
+                await self._expire_now(self._fold.run, call.approval)
+                raise ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} expired before this decision")
+            until = _grant_deadline(submission, self._now())
+            if submission.decision == "approve" and submission.scope == "always":
+                # A long file takes a second to change, in which the run may be cancelled.
+                await asyncio.to_thread(self.permissions.remember, call.approval)
+                if self._fold.pending.get(submission.approval_id) is not call:
+                    raise _refusal(submission, await self._journal.approval(submission.approval_id), self._fold)
+            elif submission.decision == "approve" and until is not None:
+                self.permissions.grant(call.approval, until)
+            elif submission.decision == "approve" and submission.scope == "session":
+                self.permissions.grant_session(call.approval)
+            self._receive(
+                call,
+                submission.decision,
+                by,
+                comment=submission.comment,
+                scope=submission.scope,
+                expires_at=until and until.unix_ms,
+                stop=submission.stop,
+            )
+            await self._journal.commit(
+                Rows(decision=ApprovalDecision(submission.approval_id, submission.decision, by)), durable=True
+            )
+            faults.reached("approval.submit.after")
+            _wake(self._waiting, submission.approval_id)
 
     async def deny_pending(self, by: str, comment: str | None = None) -> None:
         """Deny everything that is pending: after a cancel or a shutdown."""
