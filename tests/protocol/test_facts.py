@@ -18,7 +18,7 @@ from buddy.sessions import fork
 from buddy.sessions.state import SessionFold
 
 FOLDS: list[Callable[..., object]] = [
-    SessionFold.apply,
+    SessionFold._apply,  # pyright: ignore[reportPrivateUsage] - the fold under test
     RunState.apply,
     fork.Boundary.observe,
     Transcript.apply,
