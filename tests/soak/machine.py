@@ -27,6 +27,8 @@ command = {command}
 args = ["-m", "tests.harness.mcp_server"]
 env = {{ PYTHONPATH = {path} }}
 """
+WORK = ("model_request", "assistant_message", "tool_call", "tool_result")
+"""What a run has only after it was started."""
 
 
 class Machine:
@@ -107,7 +109,7 @@ class Machine:
         originals = {session_id: events for session_id, events in log.items() if session_id not in self.forks}
         sinks = [path.read_bytes() for path in self.daemon.state_dir.rglob("*.log") if path.is_file()]
         recorded = Recorded(originals, received, self.ledger.read_text().split(), secrets=(CANARY,), sinks=sinks)
-        forks = Recorded({one: _without_begun(log[one]) for one in self.forks if one in log})
+        forks = Recorded({one: without_begun(log[one]) for one in self.forks if one in log})
         # What a fork has of its original's commands was executed there.
         of_forks = [problem for problem in check(forks) if not problem.endswith("was never executed")]
         return [*check(recorded), *of_forks, *self._changed_past(), *_left_behind(originals)]
@@ -137,14 +139,16 @@ def _is_of(message: Message, session_id: str, cursor: int) -> bool:
     return message.get("sessionId") == session_id and message.get("seq", 0) > cursor
 
 
-def _without_begun(events: list[Event]) -> list[Event]:
+def without_begun(events: list[Event]) -> list[Event]:
     """A fork of a pruned log without the rest of a run whose beginning was pruned."""
     if [event.seq for event in events] != list(range(1, len(events) + 1)):
         return events
     begun = {event.run_id for event in events if event.type == "run_started"}
+    # The message of the next run may come before the end of the one whose beginning was pruned.
+    cut = {event.run_id for event in events if event.type in WORK} - begun
     # The message comes before its run is started.
     first = next((event.seq for event in events if event.run_id in begun), len(events) + 1)
-    kept = [event for event in events if event.run_id is None or event.seq >= first]
+    kept = [event for event in events if event.run_id is None or (event.seq >= first and event.run_id not in cut)]
     return [replace(event, seq=seq) for seq, event in enumerate(kept, 1)]
 
 

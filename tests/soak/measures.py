@@ -46,11 +46,21 @@ def sample(pid: int, state_dir: Path, at: float, age: float) -> Sample | None:
             "threads": float(status.partition("Threads:")[2].split()[0]),
             "descriptors": float(sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())),
             "processes": float(_children(pid)),
-            "disk": sum(path.stat().st_size for path in state_dir.rglob("*") if path.is_file()) / MIB,
+            "disk": sum(_used(path) for path in state_dir.rglob("*") if path.is_file()) / MIB,
         }
     except (OSError, IndexError, ValueError):
         return None
     return Sample(at, age, values)
+
+
+def _used(path: Path) -> int:
+    """The size of a file; of a database without its free pages, which it fills before it grows."""
+    size = path.stat().st_size
+    if path.suffix != ".db" or not size:
+        return size
+    with path.open("rb") as opened:
+        header = opened.read(100)
+    return size - int.from_bytes(header[16:18]) * int.from_bytes(header[36:40])
 
 
 def _children(pid: int) -> int:

@@ -1,10 +1,16 @@
 """A daemon that people use while it is killed, replaced and starved; the long version is `make soak`."""
 
+import os
 from pathlib import Path
 
+import apsw
+import msgspec
 import pytest
 
-from tests.soak.measures import Sample, trend_of
+from buddy.log.database import connect
+from buddy.protocol.envelopes import Event
+from tests.soak.machine import without_begun
+from tests.soak.measures import Sample, sample, trend_of
 from tests.soak.soak import Plan, Soak, report
 
 
@@ -35,3 +41,28 @@ def test_daemons_that_differ_are_no_growth() -> None:
     assert trend is not None
     assert trend.slope > 1.1
     assert not trend.grows
+
+
+def test_the_rest_of_a_pruned_run_is_left_out_of_a_fork() -> None:
+    kinds = ("tool_result A", "user_message B", "tool_call A", "tool_result A", "run_complete A", "run_started B")
+    events = [
+        Event("sess_1", seq, 0, kind.split()[0], msgspec.Raw(b"{}"), kind.split()[1])
+        for seq, kind in enumerate(kinds, 1)
+    ]
+    assert [event.type for event in without_begun(events)] == ["user_message", "run_started"]
+
+
+def test_free_pages_of_a_database_take_no_disk(tmp_path: Path) -> None:
+    def disk() -> float:
+        taken = sample(os.getpid(), tmp_path, 0, 0)
+        assert taken is not None
+        return taken.values["disk"]
+
+    db = connect(tmp_path / "buddy.db", apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+    db.execute("CREATE TABLE texts (text TEXT)")
+    db.execute("INSERT INTO texts VALUES (hex(zeroblob(1000000)))")
+    full = disk()
+    db.execute("DELETE FROM texts")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert (full > 1.5, disk() < 0.1) == (True, True)
+    db.close()

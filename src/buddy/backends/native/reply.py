@@ -36,9 +36,9 @@ from buddy.protocol.shapes import ContextState, ToolCallItem
 from buddy.steps import take_turns
 
 RUN_MARK = 8
+"""The number of characters of a run's id that make the ids of its calls unique."""
 MARKED_SINCE = 4
 """Since which version of what runs record the calls of a session that was compacted often are marked."""
-"""The number of characters of a run's id that make the ids of its calls unique."""
 
 
 class ModelCall(Struct, frozen=True):
