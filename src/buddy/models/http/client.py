@@ -120,7 +120,7 @@ class ResponseStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether the body has arrived to its end and was read."""
+        """Whether the whole body has arrived and was read."""
         return self._connection is None or self._connection.is_over
 
     def close(self) -> None:

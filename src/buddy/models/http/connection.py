@@ -45,7 +45,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether the response has arrived to its end and was read."""
+        """Whether the whole response has arrived and was read."""
         return not self._pieces and (self._response is None or self._response.is_complete)
 
     @property
