@@ -16,7 +16,7 @@ from pathlib import Path
 from buddy.memory.chunks import split_chunks
 from buddy.memory.embedders import Embedder
 from buddy.memory.hybrid import Weights
-from buddy.memory.index import Index, IndexProgress, MemoryScope
+from buddy.memory.index import Index, IndexProgress, MemoryScope, Page
 from buddy.memory.schema import FILE
 from buddy.memory.search import MemoryQuery, Search
 from buddy.memory.sources import SessionText
@@ -66,7 +66,7 @@ def fill(path: Path, texts: list[str], embedder: Embedder | None) -> float:
     """Index the texts; returns the milliseconds per vector."""
     index = Index(path)
     said = [SessionText(number, number, "user", text) for number, text in enumerate(texts, 1)]
-    index.add("sess_bench", PROJECT, said, 0, IndexProgress(len(texts)))
+    index.add(Page("sess_bench", PROJECT, said, 0, IndexProgress(len(texts))))
     spent = 0.0
     if embedder is not None:
         index.use_model(embedder.name)

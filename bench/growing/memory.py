@@ -14,7 +14,7 @@ from bench.growing.figures import Figure, Part
 from bench.setup import Setup
 from buddy.log.database import connect
 from buddy.memory.hybrid import Weights
-from buddy.memory.index import Index, IndexProgress, MemoryScope
+from buddy.memory.index import Index, IndexProgress, MemoryScope, Page
 from buddy.memory.schema import FILE
 from buddy.memory.search import MemoryQuery, Search
 from buddy.memory.sources import SessionText
@@ -81,7 +81,7 @@ def _words(chance: random.Random, count: int) -> list[str]:
 
 def _add(index: Index, number: int) -> None:
     said = [SessionText(number, number, "user", f"message {number} about word{number}")]
-    index.add(f"sess_new{number}", "project1", said, 0, IndexProgress(1))
+    index.add(Page(f"sess_new{number}", "project1", said, 0, IndexProgress(1)))
 
 
 PART = Part("memory", "chunks of memory", SIZES, measure)

@@ -11,7 +11,7 @@ from buddy.errors import UserError
 from buddy.log.database import connect
 from buddy.memory.embedders import Embedder
 from buddy.memory.hybrid import Weights
-from buddy.memory.index import Index, IndexProgress, MemoryHit, MemoryScope
+from buddy.memory.index import Index, IndexProgress, MemoryHit, MemoryScope, Page
 from buddy.memory.schema import FILE
 from buddy.memory.search import MemoryQuery, Search
 from buddy.memory.sources import SessionText
@@ -26,7 +26,7 @@ def said(*texts: str, since: int = 0) -> list[SessionText]:
 
 def add(index: Index, session: str, *texts: str, project: str = HERE) -> None:
     before = index.progress(session).seq
-    index.add(session, project, said(*texts, since=before), before, IndexProgress(before + len(texts)))
+    index.add(Page(session, project, said(*texts, since=before), before, IndexProgress(before + len(texts))))
 
 
 def find(
@@ -86,7 +86,7 @@ def test_one_session_can_be_searched_alone(index: Index, tmp_path: Path) -> None
 def test_text_still_in_the_sessions_context_is_left_out(index: Index, tmp_path: Path) -> None:
     add(index, "sess_1", "blue paint")
     add(index, "sess_2", "old paint", "new paint")
-    index.add("sess_2", HERE, [], 2, IndexProgress(3, compacted=1))
+    index.add(Page("sess_2", HERE, [], 2, IndexProgress(3, compacted=1)))
     found = find(tmp_path, "paint", MemoryScope(project=HERE, unless="sess_2"))
     assert {one.text for one in found} == {"blue paint", "old paint"}
 
@@ -99,8 +99,8 @@ def test_the_same_text_is_kept_once_under_its_latest_place(index: Index, tmp_pat
 
 
 def test_reading_a_session_twice_adds_nothing(index: Index, tmp_path: Path) -> None:
-    index.add("sess_1", HERE, said("once"), 0, IndexProgress(1))
-    index.add("sess_1", HERE, said("once", "twice"), 0, IndexProgress(2))
+    index.add(Page("sess_1", HERE, said("once"), 0, IndexProgress(1)))
+    index.add(Page("sess_1", HERE, said("once", "twice"), 0, IndexProgress(2)))
     assert index.progress("sess_1").seq == 1
     assert find(tmp_path, "twice") == []
 
@@ -126,7 +126,7 @@ def test_a_forgotten_session_is_not_read_again(index: Index, tmp_path: Path) -> 
     add(index, "sess_1", "red paint", "green paint")
     assert index.forget_session("sess_1") == 2
     assert index.progress("sess_1").is_forgotten
-    index.add("sess_1", HERE, said("blue paint", since=2), 2, IndexProgress(3))
+    index.add(Page("sess_1", HERE, said("blue paint", since=2), 2, IndexProgress(3)))
     assert find(tmp_path, "paint") == []
 
 

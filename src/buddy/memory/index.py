@@ -5,11 +5,12 @@ was forgotten stays forgotten as long as the file exists. Everything here blocks
 """
 
 import hashlib
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from buddy.log.database import Database, Value
 from buddy.memory.chunks import split_chunks
@@ -46,6 +47,16 @@ class IndexProgress(Struct, frozen=True):
     is_forgotten: bool = False
 
 
+class Page(Struct, frozen=True):
+    """What a session said after the seq `before`, and how far it is read with it."""
+
+    session: str
+    project: str
+    said: Sequence[SessionText]
+    before: int
+    read: IndexProgress
+
+
 class Index:
     def __init__(self, path: Path) -> None:
         self._db: Database = open_index(path)
@@ -53,23 +64,30 @@ class Index:
     def close(self) -> None:
         self._db.close()
 
+    def progress_of(self, sessions: Iterable[str]) -> list[IndexProgress]:
+        return [self.progress(session) for session in sessions]
+
     def progress(self, session: str) -> IndexProgress:
         found = self._db.execute("SELECT seq, compacted, forgotten FROM sessions WHERE session = ?", (session,)).get
         return IndexProgress(found[0], found[1], bool(found[2])) if found else IndexProgress(0)
 
-    def add(self, session: str, project: str, said: Iterable[SessionText], before: int, read: IndexProgress) -> None:
-        """Add what a session said after `before`; nothing if another process has done so meanwhile."""
-        rows = [(text, chunk) for text in said for chunk in split_chunks(text.text)]
+    def add(self, *pages: Page) -> None:
+        """Add what sessions said, all of it at once; nothing of a page that another process has read meanwhile."""
+        chunks = [_latest_chunks(page.said) for page in pages]
         with self._writing():
-            now = self.progress(session)
-            if now.seq == before and not now.is_forgotten:
-                for text, chunk in rows:
-                    self._add_chunk(session, project, text, chunk)
-                self._db.execute(
-                    "INSERT INTO sessions (session, project, seq, compacted) VALUES (?, ?, ?, ?) ON CONFLICT (session) "
-                    "DO UPDATE SET seq = excluded.seq, compacted = excluded.compacted",
-                    (session, project, read.seq, read.compacted),
-                )
+            for page, said in zip(pages, chunks, strict=True):
+                now = self.progress(page.session)
+                if now.seq == page.before and not now.is_forgotten:
+                    self._add_page(page, said)
+
+    def _add_page(self, page: Page, said: Mapping[str, SessionText]) -> None:
+        for chunk, text in said.items():
+            self._add_chunk(page.session, page.project, text, chunk)
+        self._db.execute(
+            "INSERT INTO sessions (session, project, seq, compacted) VALUES (?, ?, ?, ?) ON CONFLICT (session) "
+            "DO UPDATE SET seq = excluded.seq, compacted = excluded.compacted",
+            (page.session, page.project, page.read.seq, page.read.compacted),
+        )
 
     def forget(self, chunk: int) -> bool:
         """Remove a chunk for good."""
@@ -159,6 +177,16 @@ class Index:
             )
             for table, column in (("chunks", "id"), ("vectors", "chunk"), ("unembedded", "chunk")):
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (chunk,))  # noqa: S608 - our own names
+
+
+def _latest_chunks(said: Iterable[SessionText]) -> dict[str, SessionText]:
+    """The chunks of the texts, each once: under its latest occurrence, in the role of its first."""
+    found: dict[str, SessionText] = {}
+    for text in said:
+        for chunk in split_chunks(text.text):
+            first = found.get(chunk)
+            found[chunk] = text if first is None else replace(text, role=first.role)
+    return found
 
 
 def _list(found: "int | list[int] | None") -> list[int]:

@@ -8,9 +8,10 @@ a recall, for a moment, if the words of the prompt found nothing.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import apsw
@@ -20,7 +21,7 @@ from buddy.log.contract import Log, SessionRecord
 from buddy.memory.access import IndexAccess
 from buddy.memory.embedders import Embedder
 from buddy.memory.hybrid import Weights
-from buddy.memory.index import Index, IndexProgress, MemoryHit, MemoryScope
+from buddy.memory.index import Index, IndexProgress, MemoryHit, MemoryScope, Page
 from buddy.memory.recall import memory_block
 from buddy.memory.schema import FILE
 from buddy.memory.search import MemoryQuery, Search
@@ -31,6 +32,8 @@ from buddy.protocol.events import EventBody, SessionCompacted
 PAGE = 500
 BATCH = 16
 BACKLOG = 200
+TOGETHER = 16
+"""Sessions that are indexed in one transaction."""
 RECALL_SECONDS = 2.0
 EMBEDDER_SECONDS = 1.0
 """How long a recall that found nothing by words waits for the embedder and for missing vectors."""
@@ -95,10 +98,11 @@ class Memory:
         await self._catch_up()
 
     async def _catch_up(self) -> None:
-        for record in await self._store.newest(BACKLOG):
+        newest = await self._store.newest(BACKLOG)
+        for start in range(0, len(newest), TOGETHER):
             if self._closing:
                 return
-            await self._read(record)
+            await self._read(newest[start : start + TOGETHER])
         await self._embed()
 
     async def forget(self, chunk: int) -> bool:
@@ -178,25 +182,30 @@ class Memory:
     async def _index_news(self) -> None:
         self._changed.clear()
         while self._news:
-            session_id = next(iter(self._news))
-            del self._news[session_id]
-            record = await self._store.get(session_id)
-            if record is not None:
-                await self._read(record)
+            session_ids = list(islice(self._news, TOGETHER))
+            for session_id in session_ids:
+                del self._news[session_id]
+            found = [await self._store.get(session_id) for session_id in session_ids]
+            await self._read([record for record in found if record is not None])
         if not self._closing:
             await self._embed()
 
-    async def _read(self, record: SessionRecord) -> None:
+    async def _read(self, records: Sequence[SessionRecord]) -> None:
+        """Index these sessions, a page of each at a time: every step in another thread takes all of them."""
         index = (await self._access.wait_open())[0]
-        project = project_of(record.repo.root_path, record.user)
-        progress = await self._access.write(partial(index.progress, record.session_id))
-        while not progress.is_forgotten and progress.seq < record.last_seq:
-            events = await self._store.read(record.session_id, progress.seq, PAGE, _READ, record.last_seq)
-            said, compacted = await _texts_in(events, self._read_body)
-            last_seq = events[-1].seq if len(events) == PAGE else record.last_seq
-            read = IndexProgress(last_seq, compacted or progress.compacted)
-            await self._access.write(partial(index.add, record.session_id, project, said, progress.seq, read))
-            progress = read
+        known = await self._access.write(partial(index.progress_of, [record.session_id for record in records]))
+        unread = _unread(zip(records, known, strict=True))
+        while unread:
+            pages = [await self._read_page(record, progress) for record, progress in unread]
+            await self._access.write(partial(index.add, *pages))
+            unread = _unread((record, page.read) for (record, _), page in zip(unread, pages, strict=True))
+
+    async def _read_page(self, record: SessionRecord, progress: IndexProgress) -> Page:
+        events = await self._store.read(record.session_id, progress.seq, PAGE, _READ, record.last_seq)
+        said, compacted = await _texts_in(events, self._read_body)
+        last_seq = events[-1].seq if len(events) == PAGE else record.last_seq
+        read = IndexProgress(last_seq, compacted or progress.compacted)
+        return Page(record.session_id, project_of(record.repo.root_path, record.user), said, progress.seq, read)
 
     async def _embed(self) -> None:
         """Compute missing vectors, a few at a time, so that news and `close` are noticed in between."""
@@ -265,6 +274,13 @@ def _embed_some(index: Index, embedder: Embedder) -> bool:
         rows = embedder.embed([text for _, text in waiting])
         index.put_vectors([(chunk, row.tobytes()) for (chunk, _), row in zip(waiting, rows, strict=True)])
     return bool(waiting)
+
+
+def _unread(
+    sessions: Iterable[tuple[SessionRecord, IndexProgress]],
+) -> list[tuple[SessionRecord, IndexProgress]]:
+    """Those that have more to read."""
+    return [(record, known) for record, known in sessions if not known.is_forgotten and known.seq < record.last_seq]
 
 
 async def _texts_in(events: Sequence[Event], read_body: ReadBody) -> tuple[list[SessionText], int]:
