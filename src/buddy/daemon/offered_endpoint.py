@@ -6,6 +6,7 @@ environment names another model than before, an idle session switches to it and 
 
 from msgspec.structs import replace
 
+from buddy.capabilities import has
 from buddy.config.resolve import Resolved
 from buddy.config.server_address import password_in, without_credentials
 from buddy.daemon.session_model import AgentWithModel
@@ -18,7 +19,7 @@ from buddy.sessions.session import Session
 async def adopt(session: Session, offered: Endpoint, recorded: Endpoint, by: str) -> None:
     """Use what is offered; `recorded` is the same without its keys."""
     agent = session.backend
-    if not isinstance(agent, AgentWithModel):
+    if not has(agent, AgentWithModel):
         return
     before, after = agent.session_model.would_be(agent.session_model.endpoint), agent.session_model.would_be(recorded)
     names_endpoint = bool(offered.base_url or offered.model or offered.api or offered.context_limit)
@@ -52,7 +53,7 @@ async def _switch(session: Session, agent: AgentWithModel, endpoint: Endpoint, b
 def model_in_use(session: Session) -> ModelInUse:
     """The session's model; of other agents' models, the server is unknown."""
     agent = session.backend
-    if isinstance(agent, AgentWithModel):
+    if has(agent, AgentWithModel):
         return agent.session_model.in_use
     model = agent.model()
     return ModelInUse(model.profile, model.model, model.api)
@@ -60,14 +61,14 @@ def model_in_use(session: Session) -> ModelInUse:
 
 async def renew_key(session: Session) -> None:
     """Use the key that is there now, unless a run is active."""
-    if isinstance(session.backend, AgentWithModel) and not session.runs.is_busy:
+    if has(session.backend, AgentWithModel) and not session.runs.is_busy:
         await session.backend.renew_key()
 
 
 def check_key(session: Session) -> None:
     """Refuse a message to a model whose key no client has sent since the runtime was started."""
     agent = session.backend
-    missing = agent.session_model.missing_key if isinstance(agent, AgentWithModel) else ""
+    missing = agent.session_model.missing_key if has(agent, AgentWithModel) else ""
     if missing:
         raise ProtocolError(
             "PROVIDER_NOT_CONFIGURED",

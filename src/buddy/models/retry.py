@@ -12,6 +12,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
+from buddy.capabilities import has
 from buddy.errors import ProviderError
 from buddy.models.contract import (
     CUT_OFF,
@@ -132,7 +133,7 @@ class RetryingProvider:
                 yield Restart(str(failure))
 
     async def cost_of(self, usage: TokenUsage) -> float | None:
-        return await self._provider.cost_of(usage) if isinstance(self._provider, Priced) else None
+        return await self._provider.cost_of(usage) if has(self._provider, Priced) else None
 
     async def close(self) -> None:
         await self._provider.close()

@@ -2,6 +2,7 @@
 
 from buddy.backends.contract import Compaction, RereadingBackend, compaction_event
 from buddy.backends.hooks import explain, strictest
+from buddy.capabilities import has
 from buddy.errors import ProtocolError
 from buddy.protocol.actors import ClientActor
 from buddy.protocol.events import SessionCompacted
@@ -31,7 +32,7 @@ async def compact(session: Session, by: str, *, undo: bool) -> CompactSessionRep
 
 
 async def _reach_back(session: Session) -> None:
-    if isinstance(session.backend, RereadingBackend):
+    if has(session.backend, RereadingBackend):
         session.runs.is_compacting = True
         try:
             await session.commit()  # it reads the log

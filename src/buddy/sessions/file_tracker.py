@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 
+from buddy.capabilities import has
 from buddy.checkpoints.checkpoints import CheckpointError, Checkpoints
 from buddy.checkpoints.contract import CallKey, Coverage, Ended, Scope
 from buddy.checkpoints.entries import Change
@@ -169,7 +170,7 @@ class FileTracker:
 
     def _only_reads(self, intent: Intent | None) -> bool:
         """Whether it is a command that changes nothing. In a shared pane, a word may be somebody's alias."""
-        if not isinstance(intent, Exec) or intent.agent is not None or isinstance(self._place.target, Terminal):
+        if not isinstance(intent, Exec) or intent.agent is not None or has(self._place.target, Terminal):
             return False
         return only_reads_anywhere(intent.command)
 

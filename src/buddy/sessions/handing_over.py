@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from buddy.capabilities import has
 from buddy.errors import BuddyError, HandedOver
 from buddy.protocol.events import WarningRaised
 from buddy.sessions.session import Session
@@ -48,7 +49,7 @@ def hold(sessions: Sequence[Session]) -> bool:
     return any(
         is_changing_something(session)
         for session in sessions
-        if not session.broken and not isinstance(session.place.target, Terminal)
+        if not session.broken and not has(session.place.target, Terminal)
     )
 
 
@@ -60,7 +61,7 @@ async def let_go_of_all(sessions: Sessions) -> None:
 async def let_go(session: Session) -> None:
     """Stop as if the process had died."""
     with suppress(BuddyError):
-        if isinstance(session.place.target, Terminal) and is_changing_something(session):
+        if has(session.place.target, Terminal) and is_changing_something(session):
             await _leave_running(session)
         else:
             await session.park()

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend, RereadingBackend, VerifiableBackend
+from buddy.capabilities import has
 from buddy.errors import LogError, ProtocolError, SessionElsewhere, ToolError
 from buddy.log.contract import Lease, RowFacts, SessionRecord
 from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
@@ -129,13 +130,13 @@ class Sessions:
     ) -> Session:
         place = self.factories.place(started)
         await verify_target(place.target, place.root)
-        if isinstance(place.target, Terminal):
+        if has(place.target, Terminal):
             started = replace(started, watch=place.target.attach_hint())
         options = started.options
         backend = self.factories.backend(
             started, options.profile if options else None, options.model if options else None
         )
-        if isinstance(backend, VerifiableBackend):
+        if has(backend, VerifiableBackend):
             await backend.verify(place)
         await check_cost(backend, place, limits or BudgetLimits())
         repo, now = _scrub_repo(self.services.scrubber, started.repo or Repo(".")), self.services.clock()
@@ -143,7 +144,7 @@ class Sessions:
         record = replace(record, facts=facts)
         async with self.services.admit_session(None if started.delegated else started.user):
             lease = await self.services.log.create(record, self.owner)
-        if isinstance(backend, RereadingBackend):
+        if has(backend, RereadingBackend):
             backend.use_log(past_reader(self.services.log, started.session_id, backend.lasting))
         session = Session(self.services, lease, place, backend, SessionFold(), 0, ListedRow(record))
         self.by_id[started.session_id] = session
@@ -227,7 +228,7 @@ class Sessions:
         closing = (session.close(parks=session.session_id in parked) for session in sessions)
         await asyncio.gather(*self._leaving.values(), *closing)
         self.by_id.clear()
-        panes = {target.attach_hint(): target for one in sessions if isinstance(target := one.place.target, Terminal)}
+        panes = {target.attach_hint(): target for one in sessions if has(target := one.place.target, Terminal)}
         await asyncio.gather(*map(_leave_pane, panes.values()))
 
     async def _load(self, session_id: str, model: SwitchModel | None) -> Session:
@@ -319,8 +320,8 @@ async def _rebuild(
         if instead is None or fold.run is not None:
             raise
         backend = factories.backend(located, instead.profile, instead.model)
-    base = await past.find_base() if isinstance(backend, RereadingBackend) else None
-    if isinstance(backend, RereadingBackend) and base is not None:
+    base = await past.find_base() if has(backend, RereadingBackend) else None
+    if has(backend, RereadingBackend) and base is not None:
         backend.begin_late(base.first, base.seq)
         place = replace(place, had_output=past.has_blob)
     async for page in past.pages(backend.lasting | {"tool_result"}, base):
@@ -329,7 +330,7 @@ async def _rebuild(
                 backend.observe(event.seq, body)
             if isinstance(body, ToolResult) and body.output is not None:
                 place.outputs.add(body.output)
-    if isinstance(backend, RereadingBackend):
+    if has(backend, RereadingBackend):
         backend.use_log(past.reader(backend.lasting))
     return place, backend
 
@@ -345,13 +346,13 @@ async def _retire(session: Session, others: list[Session]) -> None:
     """Close a session that nobody uses, and its pane unless another session has it."""
     await session.close()
     target = session.place.target
-    used = [other.attach_hint() for one in others if isinstance(other := one.place.target, Terminal)]
-    if isinstance(target, Terminal) and target.attach_hint() not in used:
+    used = [other.attach_hint() for one in others if has(other := one.place.target, Terminal)]
+    if has(target, Terminal) and target.attach_hint() not in used:
         await _leave_pane(target)
 
 
 async def _leave_pane(target: Terminal) -> None:
-    if isinstance(target, LeavableTerminal):
+    if has(target, LeavableTerminal):
         with suppress(ToolError, OSError, TimeoutError):  # it is not worth more than a try
             async with asyncio.timeout(LEAVE_SECONDS):
                 await target.leave()

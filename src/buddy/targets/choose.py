@@ -9,11 +9,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from buddy.capabilities import has
 from buddy.errors import ProtocolError, ToolError
 from buddy.targets import names
 from buddy.targets.confine.deferred import DeferredConfined
@@ -56,6 +58,17 @@ class OwnDirectories(Struct, frozen=True):
     run_dir: Path
     config_file: Path | None = None
 
+    @property
+    def private(self) -> tuple[str, ...]:
+        """The real paths of the directories, for whoever must not reach them by another name."""
+        return _real_paths((self.config_dir, self.state_dir, self.run_dir))
+
+
+@lru_cache(4)
+def _real_paths(directories: tuple[Path, ...]) -> tuple[str, ...]:
+    """Looked up once: they exist when the first session starts, and stay where they are."""
+    return tuple(map(os.path.realpath, directories))
+
 
 def choose(
     request: TargetRequest, own: OwnDirectories, probe: "Callable[[], ProbeResult] | None" = None
@@ -77,7 +90,7 @@ def choose(
 
 async def verify_target(chosen: Target, root: str) -> None:
     """Refuse a target or workspace that cannot be reached, before a session is created on it."""
-    if isinstance(chosen, Verifiable):
+    if has(chosen, Verifiable):
         try:
             await chosen.verify(root)
         except ToolError as error:

@@ -9,6 +9,8 @@ from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from buddy.capabilities import has
+
 OnOutput = Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
 
 
@@ -211,4 +213,4 @@ class LeavableTerminal(Terminal, Protocol):
 
 def without_terminal(target: Target) -> Target:
     """The target itself, or the one behind its pane."""
-    return target.without_terminal if isinstance(target, Terminal) else target
+    return target.without_terminal if has(target, Terminal) else target

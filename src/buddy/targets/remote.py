@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from buddy import faults
+from buddy.capabilities import has
 from buddy.errors import OutcomeUnknown, ToolError
 from buddy.targets import child
 from buddy.targets.cancellation import finish_despite_cancel
@@ -72,7 +73,7 @@ class Remote:
         return Finished(0, timed_out=True) if not in_time else self._judge(ending, cwd, code)
 
     async def is_offline(self) -> bool:
-        return isinstance(self.launcher, Unconnected) and await self.launcher.is_offline()
+        return has(self.launcher, Unconnected) and await self.launcher.is_offline()
 
     async def verify(self, root: str) -> None:
         await self._files.locate(".", root=root)

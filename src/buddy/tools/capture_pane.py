@@ -9,6 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from buddy.capabilities import has
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
@@ -80,7 +81,7 @@ OTHER_PANE = "this is not the pane in which the session's commands run"
 
 async def find_pane(place: Place, target: str | None) -> PaneInfo:
     """The pane that a call is about; without a terminal the call fails when it runs."""
-    if isinstance(place.target, Terminal):
+    if has(place.target, Terminal):
         return await place.target.find_pane(target)
     return PaneInfo("", is_own=target is None, where=target or "")
 
@@ -95,6 +96,6 @@ def facts_of(pane: PaneInfo) -> dict[str, str]:
 
 
 def terminal_of(place: Place) -> Terminal:
-    if isinstance(place.target, Terminal):
+    if has(place.target, Terminal):
         return place.target
     raise ToolError(f"{place.target.name} has no tmux pane; run_shell returns its output itself")

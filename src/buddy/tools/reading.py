@@ -10,6 +10,7 @@ import posixpath
 
 from msgspec import Struct
 
+from buddy.capabilities import has
 from buddy.errors import ToolError
 from buddy.protocol.intents import Other
 from buddy.targets.contract import Entry, ExactFiles, without_terminal
@@ -76,7 +77,7 @@ def read_intent(title: str, found: Readable, place: Place, shown: dict[str, obje
 async def read_approved(call: Call, limit: int) -> bytes:
     """The content of the file outside the workspace that this call was approved for."""
     target = without_terminal(call.place.target)
-    if isinstance(target, ExactFiles):
+    if has(target, ExactFiles):
         return await target.read_exact(call.outside, limit=limit)
     await _check_same(call)
     return await target.read_file(call.outside, root="/", limit=limit)
@@ -86,7 +87,7 @@ async def list_approved(call: Call, below: str = "") -> list[Entry]:
     """The entries of the directory outside the workspace that this call was approved for, or of one below it."""
     target, path = without_terminal(call.place.target), posixpath.join(call.outside, below)
     check_private(path, call.place)
-    if isinstance(target, ExactFiles):
+    if has(target, ExactFiles):
         return await target.list_exact(path)
     await _check_same(call)
     return await target.list_dir(path, root="/")

@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from buddy.capabilities import has
 from buddy.errors import ToolError
 from buddy.protocol.actors import SESSION_GRANT, RuleActor, parse_actor
 from buddy.protocol.codes import Source, Tier
@@ -100,7 +101,7 @@ class RunShell:
         )
 
     async def run(self, args: RunShellArgs, call: Call) -> Output:
-        unwatched = args.wait is not False or not isinstance(call.place.target, Terminal)
+        unwatched = args.wait is not False or not has(call.place.target, Terminal)
         timeout = _seconds(args.wait) if unwatched else 0.0
         cwd = await _directory(args.cwd, call.place)
         output = OutputBuffer()
@@ -110,16 +111,16 @@ class RunShell:
             await call.on_output(stream, chunk)
 
         target = call.place.target
-        if args.outside_sandbox and isinstance(target, Offline):
+        if args.outside_sandbox and has(target, Offline):
             target = target.outside()
-        elif args.network and isinstance(target, Offline):
+        elif args.network and has(target, Offline):
             target = target.with_network()
         env = None
         if _is_by_rule(call.by) and runs_git(args.command):
             target = without_terminal(target)  # a shared pane has its own environment
             env = await git_environment(args.command, target, cwd, call.nonce)
             timeout = None if args.wait is False else timeout
-        if isinstance(target, Terminal):
+        if has(target, Terminal):
             lines = call.place.input_lines
             lines[SHARED] = after_command(lines.get(SHARED, InputLine()))
         finished = await target.run(
@@ -130,7 +131,7 @@ class RunShell:
         if finished.timed_out:
             raise _timed_out(args.wait, output)
         result = await take_turns(command_result(finished, output))
-        is_inside = isinstance(target, Offline) and call.place.sandbox == "confined"
+        is_inside = has(target, Offline) and call.place.sandbox == "confined"
         return _with_advice(result) if is_inside and finished.exit_code != 0 else result
 
 
@@ -152,7 +153,7 @@ async def _network(args: RunShellArgs, place: Place) -> bool | None:
     if place.sandbox == "confined":
         return args.network
     target = without_terminal(place.target)
-    return False if isinstance(target, Unconnected) and await target.is_offline() else None
+    return False if has(target, Unconnected) and await target.is_offline() else None
 
 
 def command_result(finished: Finished, output: OutputBuffer) -> Steps[Output]:

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from buddy.capabilities import has
 from buddy.errors import ToolError
 from buddy.targets.contract import LinkAware, Target, without_terminal
 from buddy.tools.contract import Call, Place
@@ -78,7 +79,7 @@ class Programs:
 def may_be_outside(path: str, place: Place) -> bool:
     """Whether a file has another name that may be outside the workspace, so that its content is not shown."""
     target = without_terminal(place.target)
-    return isinstance(target, LinkAware) and target.has_unknown_links(path)
+    return has(target, LinkAware) and target.has_unknown_links(path)
 
 
 async def scope_of(path: str, call: Call) -> SearchScope:
@@ -135,4 +136,4 @@ async def _run(command: str, call: Call) -> SearchOutput:
 
 def _search_target(place: Place) -> Target:
     target = without_terminal(place.target)
-    return target.without_cgroups if isinstance(target, CgroupTarget) else target
+    return target.without_cgroups if has(target, CgroupTarget) else target

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from buddy.capabilities import has
 from buddy.errors import ToolError
 from buddy.protocol.actors import ClientActor, parse_actor
 from buddy.protocol.intents import FileChange, Write
@@ -57,7 +58,7 @@ async def target_of(call: Call, path: str) -> Target:
     """Where to write: confinement protects some files from commands and rules, not from a person who saw the change."""
     target = call.place.target
     is_by_person = bool(call.by) and isinstance(parse_actor(call.by), ClientActor)
-    if is_by_person and isinstance(target, Offline) and await makes_programs_run(path, call.place):
+    if is_by_person and has(target, Offline) and await makes_programs_run(path, call.place):
         return target.outside()
     return target
 

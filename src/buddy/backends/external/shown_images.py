@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from buddy.backends.external.contract import AgentImage, Executor, SeeingExecutor
 from buddy.backends.native.loaded_images import LoadedImages, ReadBlob
+from buddy.capabilities import has
 from buddy.errors import ProviderError
 from buddy.models.contract import Image, UserItem
 from buddy.protocol.events import WarningRaised
@@ -31,7 +32,7 @@ class Outgoing(Struct, frozen=True):
     images: tuple[AgentImage, ...] = ()
 
     async def send(self, executor: Executor) -> None:
-        if self.images and isinstance(executor, SeeingExecutor):
+        if self.images and has(executor, SeeingExecutor):
             await executor.send_with_images(self.text, self.images)
         else:
             await executor.send_message(self.text)
@@ -45,7 +46,7 @@ async def show_images(text: str, images: Sequence[Image], executor: Executor, re
     """The message with the images that the agent takes, and with descriptions of the others."""
     if not images:
         return Outgoing(text)
-    if not (isinstance(executor, SeeingExecutor) and executor.takes_images):
+    if not (has(executor, SeeingExecutor) and executor.takes_images):
         return Outgoing(_join(text, [note(image, "this agent does not take images") for image in images]))
     loaded = LoadedImages(read)
     await loaded.load([UserItem(text, tuple(images))])

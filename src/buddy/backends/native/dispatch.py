@@ -26,6 +26,7 @@ from buddy.backends.interrupted import unknown_outcome
 from buddy.backends.native.bounds import shorten_middle
 from buddy.backends.native.result_images import with_stored_images
 from buddy.backends.runstate import OpenCall
+from buddy.capabilities import has
 from buddy.errors import ToolError
 from buddy.long_json import decode
 from buddy.models.limits import find_refusal
@@ -128,7 +129,7 @@ class Dispatch:
         from buddy.backends.native.reattach import reattach
 
         nonce, tool = nonce_of(run.session_id, call.item.call_id), self._find_tool(call)
-        if isinstance(tool, Resumable):
+        if has(tool, Resumable):
             return await self._resume(run, call, tool)
         if (output := await reattach(run, call.item.call_id, nonce)) is not None:
             return output

@@ -7,6 +7,7 @@ import codecs
 from typing import Literal
 
 from buddy.backends.contract import Run
+from buddy.capabilities import has
 from buddy.protocol.events import Recovery
 from buddy.steps import take_turns
 from buddy.targets.contract import Reattachable
@@ -18,7 +19,7 @@ from buddy.tools.run_shell import command_result
 async def reattach(run: Run, call_id: str, nonce: str) -> Output | None:
     """Wait for the command of a call if it still runs; None if the target has no such command."""
     target = run.place.target
-    if not isinstance(target, Reattachable):
+    if not has(target, Reattachable):
         return None
     output = OutputBuffer()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

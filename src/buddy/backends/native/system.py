@@ -5,6 +5,7 @@ from pathlib import Path
 
 from buddy.backends.contract import Run
 from buddy.backends.native.notes import find_notes, render_notes
+from buddy.capabilities import has
 from buddy.errors import ToolError
 from buddy.targets.contract import Target, Terminal
 
@@ -29,7 +30,7 @@ async def system_prompt(run: Run, tools: tuple[str, ...], instructions: str, fol
 
 async def _screen(target: Target) -> str:
     """What a person sees in the tmux pane, if there is one, as the run begins."""
-    if not isinstance(target, Terminal):
+    if not has(target, Terminal):
         return ""
     try:
         shown = (await target.snapshot()).strip("\n")[-SCREEN:]

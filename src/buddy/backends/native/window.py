@@ -1,5 +1,6 @@
 """The context window that a session knows: what its model's server said, also before a restart."""
 
+from buddy.capabilities import has
 from buddy.models.contract import Provider, Windowed
 from buddy.protocol.events import EventBody, ModelSwitched, Usage
 
@@ -18,7 +19,7 @@ class KnownWindow:
 
     async def find(self, provider: Provider) -> bool:
         """Find out the provider's window if nobody has said it yet; returns whether it is still only assumed."""
-        if not isinstance(provider, Windowed) or not provider.is_window_assumed:
+        if not has(provider, Windowed) or not provider.is_window_assumed:
             return False
         await provider.learn()
         if self._limit is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from buddy.backends.contract import MeasuringBackend
+from buddy.capabilities import has
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_runtime, on_session
 from buddy.daemon.offered_endpoint import model_in_use
@@ -113,7 +114,7 @@ def _context_of(session: Session) -> ContextState:
     known, backend = session.fold.context, session.backend
     if known.limit > 1:
         return known
-    measured = backend.measured_context() if isinstance(backend, MeasuringBackend) else None
+    measured = backend.measured_context() if has(backend, MeasuringBackend) else None
     return measured or ContextState(0, max(known.limit, backend.model().context_limit))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from buddy import faults
+from buddy.capabilities import has
 from buddy.errors import OutcomeUnknown, ToolError
 from buddy.targets import child
 from buddy.targets.cancellation import finish_despite_cancel
@@ -77,7 +78,7 @@ class Tmux:
             return None
 
     async def verify(self, root: str) -> None:
-        if isinstance(self._base, Verifiable):
+        if has(self._base, Verifiable):
             await self._base.verify(root)
         await self._pane.make()
 
