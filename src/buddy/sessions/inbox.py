@@ -43,11 +43,11 @@ class StoredMessage(SendUserMessage, frozen=True):
 
 
 class MessageQueue:
-    def __init__(self, log: Log, session_id: str, scrubber: Scrubber) -> None:
+    def __init__(self, log: Log, session_id: str, scrubber: Scrubber, *, is_new: bool = False) -> None:
         self._log = log
         self._session_id = session_id
         self._scrubber = scrubber
-        self._may_have_steers = True
+        self._may_have_items = not (is_new and log.is_inbox_private)
         """False once the log had none and nobody else adds any: a turn should not ask the log in vain."""
 
     async def queue(self, message: QueueMessage, by: str) -> int:
@@ -55,33 +55,34 @@ class MessageQueue:
         place = await self._put(_MESSAGE, message, by)
         if place <= 1:
             return place
-        waiting = await self._log.waiting(self._session_id)
+        waiting = await self._items()
         queued = [item.key for item in waiting if item.kind.startswith(_MESSAGE)]
         return queued.index(message.client_message_id) + 1 if message.client_message_id in queued else place
 
     async def steer(self, message: QueueMessage, by: str) -> None:
         await self._put(_STEER, message, by)
-        self._may_have_steers = True
 
     async def waiting(self, recorded: Container[str]) -> list[QueuedMessage]:
         """Everything that no run has recorded yet, in its order."""
-        found = [_read(item) for item in await self._log.waiting(self._session_id)]
+        found = [_read(item) for item in await self._items()]
         return [item for item in found if item.message.client_message_id not in recorded]
 
     async def steers(self) -> list[QueuedMessage]:
         """Messages to the active run that it has not recorded yet."""
-        if not self._may_have_steers:
-            return []
-        self._may_have_steers = not self._log.is_inbox_private
-        waiting = await self._log.waiting(self._session_id)
-        found = [_read(item) for item in waiting if item.kind.startswith(_STEER)]
-        self._may_have_steers = self._may_have_steers or bool(found)
-        return found
+        return [_read(item) for item in await self._items() if item.kind.startswith(_STEER)]
 
     async def first(self) -> QueuedMessage | None:
         """The next message. Steering that came too late for its run starts a run of its own."""
-        waiting = await self._log.waiting(self._session_id)
+        waiting = await self._items()
         return _read(waiting[0]) if waiting else None
+
+    async def _items(self) -> list[InboxItem]:
+        if not self._may_have_items:
+            return []
+        self._may_have_items = not self._log.is_inbox_private  # before the read: a message may be put meanwhile
+        found = await self._log.waiting(self._session_id)
+        self._may_have_items = self._may_have_items or bool(found)
+        return found
 
     async def _put(self, kind: str, message: QueueMessage, by: str) -> int:
         said = await scrub_message(self._scrubber, message.text, as_is=message.as_is)
@@ -96,6 +97,7 @@ class MessageQueue:
         )
         body = bytes(encode(stored))
         place = await self._log.put(self._session_id, message.client_message_id, f"{kind}{by}", body, MAX_QUEUED)
+        self._may_have_items = True
         if place is None:
             raise ProtocolError("OVERLOADED", f"the message queue is full ({MAX_QUEUED})", retryable=True)
         return place

@@ -14,7 +14,7 @@ from itertools import islice
 from buddy.errors import ToolError
 from buddy.regular_files import open_inspected, path_of, read_up_to
 from buddy.targets.contract import Entry, FileStat
-from buddy.targets.paths import enter, reach
+from buddy.targets.paths import Reach, enter
 
 MAX_ENTRIES = 10_000
 SMALL = 64 * 1024
@@ -41,7 +41,7 @@ def read_small(path: str, root: str, limit: int) -> bytes | None:
 
 
 def _read(path: str, root: str, limit: int, most: int | None, *, follows: bool = True) -> bytes | None:
-    with reach(path, root, follows=follows) as location:
+    with Reach(path, root, follows=follows) as location:
         if len(location.rest) != 1:
             raise _not_a_file(path) if not location.rest else _missing(path)
         if location.info is None:
@@ -67,16 +67,10 @@ def _read(path: str, root: str, limit: int, most: int | None, *, follows: bool =
 
 def stat(path: str, root: str) -> FileStat | None:
     """Facts about a file or directory; None if it does not exist."""
-    with reach(path, root) as location:
-        if len(location.rest) > 1:
+    with Reach(path, root) as location:
+        info = location.info if location.rest else os.fstat(location.directory)
+        if info is None:
             return None
-        name = location.rest[0] if location.rest else "."
-        try:
-            info = os.stat(name, dir_fd=location.directory, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ToolError(f"{path!r} cannot be inspected: {error.strerror}") from error
         is_dir = modes.S_ISDIR(info.st_mode)
         if not is_dir:
             _check_regular(info, path)
@@ -92,7 +86,7 @@ def is_foreign(info: os.stat_result) -> bool:
 
 def list_dir(path: str, root: str, *, follows: bool = True) -> list[Entry]:
     """The entries of a directory by name, at most `MAX_ENTRIES`."""
-    with reach(path, root, follows=follows) as location:
+    with Reach(path, root, follows=follows) as location:
         if len(location.rest) > 1:
             raise _missing(path)
         try:
@@ -124,7 +118,7 @@ def write(path: str, content: bytes, root: str, check: Callable[[str], None] | N
     `check` raises for a real path that must not be written. It judges the directory that is open, not a path that is
     walked again.
     """
-    with reach(path, root) as location:
+    with Reach(path, root) as location:
         if not location.rest:
             raise _not_a_file(path, "WRITE_FAILED")
         if check is not None:

@@ -11,8 +11,6 @@ import errno
 import os
 import stat as modes
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from functools import lru_cache
 
 from msgspec import Struct
@@ -50,18 +48,25 @@ def locate(path: str, root: str) -> str:
         os.close(walk.directory)
 
 
-@contextmanager
-def reach(path: str, root: str, *, follows: bool = True) -> Generator[Location]:
+class Reach:
     """Walk to a path below `root`; its directory stays open for the duration of the context.
 
     Without `follows`, the path is the real one already, and a link in it is refused.
     """
-    check_text(path)
-    walk = _Walk(path, root, follows=follows)
-    try:
-        yield walk.go()
-    finally:
-        os.close(walk.directory)
+
+    def __init__(self, path: str, root: str, *, follows: bool = True) -> None:
+        check_text(path)
+        self._walk = _Walk(path, root, follows=follows)
+
+    def __enter__(self) -> Location:
+        try:
+            return self._walk.go()
+        except BaseException:
+            os.close(self._walk.directory)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._walk.directory)
 
 
 def enter(name: str, directory: int) -> int:
