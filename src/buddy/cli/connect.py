@@ -85,7 +85,8 @@ async def async_client(
     from buddy.daemon.opening import open_runtime
 
     config, places = read_config(options), places_of(options)
-    runtime = await open_runtime(config, places, os.environ, log_url=options.log, find_config=config_finder(options))
+    env, find = dict(os.environ), config_finder(options)
+    runtime = await open_runtime(config, places, env, log_url=options.log, find_config=find)
     try:
         async with Client(runtime.connect(), name, VERSION) as client:
             yield client

@@ -60,7 +60,7 @@ def run(options: Options) -> int:
         )
     places, find = places_of(options), config_finder(options)
     echo = sys.stderr.isatty()
-    serving = serve(config, places, os.environ, log_url=options.log, find_config=find, listen=listen, echo=echo)
+    serving = serve(config, places, dict(os.environ), log_url=options.log, find_config=find, listen=listen, echo=echo)
     asyncio.run(_serve_again(serving))
     return 0
 

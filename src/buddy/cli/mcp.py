@@ -191,4 +191,5 @@ def _lines(report: ServerReport, width: int, style: Style, *, with_tools: bool) 
 
 def _file(options: Options) -> Path:
     """The user's own file, existing or not."""
-    return config_finder(options)() or places_of(options).config_dir / "buddy.toml"
+    found = config_finder(options)()
+    return found.path if found else places_of(options).config_dir / "buddy.toml"

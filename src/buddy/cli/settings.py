@@ -9,8 +9,8 @@ from buddy.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from buddy.config.load import ConfigFile
     from buddy.config.places import Places
     from buddy.config.settings import Config
 
@@ -29,14 +29,15 @@ def read_config(options: Options) -> "Config":
     return load_config(os.environ, Path(options.config) if options.config else None, places_of(options))
 
 
-def config_finder(options: Options) -> "Callable[[], Path | None]":
+def config_finder(options: Options) -> "Callable[[], ConfigFile | None]":
     """Finds the configuration file again, as `read_config` finds it."""
     from functools import partial
     from pathlib import Path
 
     from buddy.config.load import find_config
 
-    return partial(find_config, os.environ, Path(options.config) if options.config else None, places_of(options))
+    # A copy: looking up a name in `os.environ` encodes it each time, and a daemon looks for its file often.
+    return partial(find_config, dict(os.environ), Path(options.config) if options.config else None, places_of(options))
 
 
 def preload_certificates(config: "Config", profile: str | None = None) -> None:

@@ -5,11 +5,12 @@ is not read; any problem in a file is a `UserError` with the file, the line and 
 """
 
 import os
+import stat
 import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -41,8 +42,8 @@ _TABLES = tuple(name for name in Config.__struct_fields__ if name != "source")
 
 def load_config(env: Mapping[str, str], explicit: Path | None, places: Places) -> Config:
     """Read the named file or the user's; without one, use the defaults."""
-    path = find_config(env, explicit, places)
-    return load_file(path) if path else Config()
+    found = find_config(env, explicit, places)
+    return load_file(found.path) if found else Config()
 
 
 def load_file(path: Path) -> Config:
@@ -60,19 +61,38 @@ def parse_toml(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def find_config(env: Mapping[str, str], explicit: Path | None, places: Places) -> Path | None:
-    """The path of the configuration file, or None if there is none."""
+class ConfigFile(NamedTuple):
+    """The configuration file that was found, and what it is like."""
+
+    path: Path
+    status: os.stat_result
+
+
+def find_config(env: Mapping[str, str], explicit: Path | None, places: Places) -> ConfigFile | None:
+    """The configuration file, or None if there is none."""
     named = explicit or (Path(env["BUDDY_CONFIG"]) if env.get("BUDDY_CONFIG") else None)
     if named:
         path = named.expanduser().absolute()
-        if not path.is_file():
+        status = _status_of(path)
+        if status is None:
             raise UserError(f"no configuration file at {path}", hint="check --config or BUDDY_CONFIG")
-        return path
+        return ConfigFile(path, status)
     for path, folder in _candidates(places.config_dir):
-        if path.is_file():
-            _check_owner(path, folder)
-            return path
+        status = _status_of(path)
+        if status is not None:
+            _check_owner(path, status)
+            _check_owner(folder, folder.stat())
+            return ConfigFile(path, status)
     return None
+
+
+def _status_of(path: Path) -> os.stat_result | None:
+    """What a file is like; None if there is none, or it is no regular file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 @lru_cache(4)
@@ -82,14 +102,12 @@ def _candidates(home: Path) -> tuple[tuple[Path, Path], ...]:
     return (home / "buddy.toml", home), (home / "agent.toml", home), (agent / "agent.toml", agent)
 
 
-def _check_owner(path: Path, folder: Path) -> None:
-    """Reject a file that other users can write: it decides where requests and keys are sent."""
-    for place in (path, folder):
-        status = place.stat()
-        if status.st_mode & 0o002 or status.st_uid not in (os.geteuid(), 0):
-            raise UserError(
-                f"{place} is writable by other users", hint=f"make it yours (chown) and run: chmod go-w {place}"
-            )
+def _check_owner(place: Path, status: os.stat_result) -> None:
+    """Reject what other users can write: the file decides where requests and keys are sent."""
+    if status.st_mode & 0o002 or status.st_uid not in (os.geteuid(), 0):
+        raise UserError(
+            f"{place} is writable by other users", hint=f"make it yours (chown) and run: chmod go-w {place}"
+        )
 
 
 def _read(path: Path) -> str:

@@ -1,17 +1,19 @@
 """The runtime's configuration, read again when its file has changed.
 
 Invariants: code that needs it asks for `current`, so a session that starts sees the file as it is now, and a run keeps
-what it started with; a file that can no longer be read leaves everything as it was, and `problem` says why; the keys of
-new profiles are registered as secrets before anybody can use them.
+what it started with; the file is looked at once in an iteration of the event loop, however many parts ask; a file that
+can no longer be read leaves everything as it was, and `problem` says why; the keys of new profiles are registered as
+secrets before anybody can use them.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-from buddy.config.load import load_file
+from buddy.config.load import ConfigFile, load_file
 from buddy.config.resolve import configured_keys, resolve_profile
 from buddy.config.server_address import without_credentials
 from buddy.config.settings import Config
@@ -21,7 +23,7 @@ from buddy.scrub import Scrubber
 
 log = logging.getLogger("buddy.daemon")
 
-Find = Callable[[], Path | None]
+Find = Callable[[], ConfigFile | None]
 """Finds the configuration file; UserError if it cannot be used."""
 
 
@@ -43,12 +45,13 @@ class Configuration:
         self._find = find
         self._stamp: Stamp | None = None
         self._stamp = self._stamp_now() if find else None
+        self._is_fresh = find is None
         self._register()
 
     @property
     def current(self) -> Config:
         """The configuration as the file has it now; the last one that could be read if it is broken."""
-        if self._find is not None:
+        if not self._is_fresh:
             self._refresh()
         return self._config
 
@@ -95,6 +98,8 @@ class Configuration:
         return f"{config.source or 'no file'}; profiles: {profiles}; model: {model}"
 
     def _refresh(self) -> None:
+        self._is_fresh = True
+        asyncio.get_running_loop().call_soon(self._expire)
         stamp = self._stamp_now()
         if stamp == self._stamp:
             return
@@ -112,6 +117,9 @@ class Configuration:
             log.warning("%s", self.needs_restart)
         self.on_change(config)
 
+    def _expire(self) -> None:
+        self._is_fresh = False
+
     def _register(self) -> None:
         for key in configured_keys(self._config, self._env):
             self._scrubber.register(key)
@@ -119,13 +127,13 @@ class Configuration:
     def _stamp_now(self) -> Stamp | None:
         """What the file is like now; None if there is none. One that may not be used counts as unchanged."""
         try:
-            path = self._find() if self._find else None
-            status = path.stat() if path else None
+            found = self._find() if self._find else None
         except UserError as error:
             self.problem = str(error)
             return self._stamp
         except OSError:
             return None
-        if path is None or status is None:
+        if found is None:
             return None
-        return Stamp(path, status.st_mtime_ns, status.st_size, status.st_ino)
+        status = found.status
+        return Stamp(found.path, status.st_mtime_ns, status.st_size, status.st_ino)

@@ -90,7 +90,8 @@ class Projects:
 
     def nearest(self, root: str, user: str | None = None) -> Project | None:
         """The nearest project above a path."""
-        return nearest_project(self.of(user), os.path.realpath(root))
+        known = self.of(user)
+        return nearest_project(known, os.path.realpath(root)) if known else None
 
     def _find(self, project_id: str, user: str | None) -> Project:
         for project in self.of(user):

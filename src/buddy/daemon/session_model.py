@@ -44,9 +44,9 @@ class SessionModels:
     def settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[WarningRaised, ...]]:
         """The start as it may be recorded, and a warning where client and runtime see different models."""
         endpoint, options = _endpoint_of(started), started.options
-        config = self._configuration.current
         if endpoint is None or options is None:
             return started, ()
+        config = self._configuration.current
         recorded, session_id, named = self.keys.take(started.session_id, endpoint), started.session_id, _named(started)
         if options.agent_runtime not in (None, NATIVE):
             return _with_endpoint(started, recorded), ()

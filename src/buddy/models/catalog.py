@@ -6,7 +6,7 @@ with a famous model's name costs nothing; what is unknown is None, never a guess
 
 import re
 import tomllib
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from msgspec import Struct
 from buddy.config.resolve import Resolved
 from buddy.models.contract import TokenUsage
 
+REMEMBERED = 64
 _DATE = re.compile(r"-(?:20\d\d-\d\d-\d\d|20\d{6})$")
 
 
@@ -63,6 +64,7 @@ def configured_facts(resolved: Resolved) -> Facts:
     return Facts(resolved.context_limit if resolved.context_known else None, prices, resolved.vision)
 
 
+@lru_cache(REMEMBERED)
 def shipped_facts(model: str, base_url: str = "") -> Facts:
     """What the table shipped with Buddy says about the model, and its price at this server."""
     names, host = _names(model), urlsplit(base_url).hostname or ""
