@@ -87,9 +87,8 @@ class Memory:
         if self._closing:
             return
         for event in events:
-            if event.type in REMEMBERED or event.type in _PAUSES:
-                self._news[event.session_id] = None
             if event.type in _PAUSES:
+                self._news[event.session_id] = None
                 self._wake()
 
     async def catch_up(self) -> None:
@@ -118,7 +117,7 @@ class Memory:
     async def search(self, text: str, scope: MemoryScope, limit: int | None = None) -> list[MemoryHit]:
         """Everything that matches, also by meaning if there is an embedder."""
         await self._wait_embedder()
-        return await self._find(text, scope, limit)
+        return (await self._find(text, scope, limit))[0]
 
     async def embedder_name(self) -> str | None:
         """The model of the search by meaning; None if the search is by words alone."""
@@ -137,8 +136,10 @@ class Memory:
             scope = MemoryScope(project=project, unless=session_id)
             try:
                 async with asyncio.timeout(RECALL_SECONDS):
-                    found = await self._find(prompt, scope)
-                    return memory_block(found or await self._find_by_meaning(prompt, scope))
+                    found, may_find_more = await self._find(prompt, scope)
+                    if not found and may_find_more:
+                        found = await self._find_by_meaning(prompt, scope)
+                    return memory_block(found)
             except (TimeoutError, apsw.Error, BuddyError, OSError, RuntimeError) as error:
                 log.warning("nothing recalled: %s", str(error) or type(error).__name__)
                 return ""
@@ -216,27 +217,27 @@ class Memory:
             if not await self._access.write(partial(_embed_some, index, embedder)):
                 return
 
-    async def _find(self, text: str, scope: MemoryScope, limit: int | None = None) -> list[MemoryHit]:
+    async def _find(self, text: str, scope: MemoryScope, limit: int | None = None) -> tuple[list[MemoryHit], bool]:
+        """What was found, and whether there is anything in scope that could be found."""
         index, search = await self._access.wait_open()
         self._load_soon(index, search)
         question = MemoryQuery(text, scope, limit or self._top_k)
-        found = await self._access.read(partial(search.find, question))
+        found, is_anything = await self._access.read(partial(_search, search, question))
         while self._is_shared and (gone := await _deleted(self._store, {hit.session for hit in found})):
             for session_id in gone:
                 await self.forget_session(session_id)
-            found = await self._access.read(partial(search.find, question))
-        return found
+            found, is_anything = await self._access.read(partial(_search, search, question))
+        return found, is_anything
 
     async def _find_by_meaning(self, text: str, scope: MemoryScope) -> list[MemoryHit]:
-        """Search again once the embedder is loaded; at once if it was, or if nothing could be found."""
-        _, search = await self._access.wait_open()
-        if self._embedder is not None or not await self._access.read(partial(search.has_chunks, scope)):
+        """Search again once the embedder is loaded, unless it was."""
+        if self._embedder is not None:
             return []
         with suppress(TimeoutError):
             async with asyncio.timeout(EMBEDDER_SECONDS):
                 await self._wait_embedder()
                 await self._embed()
-        return await self._find(text, scope) if self._embedder is not None else []
+        return (await self._find(text, scope))[0] if self._embedder is not None else []
 
     async def _wait_embedder(self) -> Embedder | None:
         """Load the embedder now if it is not loaded yet, and return it."""
@@ -266,6 +267,11 @@ class Memory:
             log.warning("can't load the embedder, searching by words alone: %s", error)
         if self._embedder is not None:
             self._wake()
+
+
+def _search(search: Search, question: MemoryQuery) -> tuple[list[MemoryHit], bool]:
+    found = search.find(question)
+    return found, bool(found) or search.has_chunks(question.scope)
 
 
 def _embed_some(index: Index, embedder: Embedder) -> bool:
