@@ -7,8 +7,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-NAMES = ("rss", "descriptors", "threads", "processes", "disk")
-UNITS = {"rss": "MiB", "descriptors": "", "threads": "", "processes": "", "disk": "MiB"}
+UNITS = {"rss": "MiB", "descriptors": "", "threads": "", "processes": "", "log": "MiB", "memory": "MiB", "files": "MiB"}
+"""The log with its blobs, the index of memory, and all other files of the state directory."""
+JUDGED = frozenset(UNITS) - {"memory"}
+"""What must not grow. Memory has a text for each thing that was ever said, and thousands are said in an hour."""
 MIB = 1024 * 1024
 WARM_SECONDS = 20.0
 """What a daemon uses in its first seconds says nothing about growth."""
@@ -46,11 +48,21 @@ def sample(pid: int, state_dir: Path, at: float, age: float) -> Sample | None:
             "threads": float(status.partition("Threads:")[2].split()[0]),
             "descriptors": float(sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())),
             "processes": float(_children(pid)),
-            "disk": sum(_used(path) for path in state_dir.rglob("*") if path.is_file()) / MIB,
+            **_disk(state_dir),
         }
     except (OSError, IndexError, ValueError):
         return None
     return Sample(at, age, values)
+
+
+def _disk(state_dir: Path) -> dict[str, float]:
+    taken = dict.fromkeys(("log", "memory", "files"), 0.0)
+    for path in state_dir.rglob("*"):
+        if path.is_file():
+            place = path.relative_to(state_dir).parts[0]
+            kind = "log" if place.startswith(("buddy.db", "blobs")) else "memory" if "memory" in place else "files"
+            taken[kind] += _used(path) / MIB
+    return taken
 
 
 def _used(path: Path) -> int:

@@ -30,7 +30,7 @@ from tests.fleet.soak import broken_promises
 from tests.harness.clients import connect
 from tests.harness.scripts import Reply, section, shell
 from tests.soak.machine import Machine
-from tests.soak.measures import NAMES, UNITS, Sample, percentile, sample, trend_of
+from tests.soak.measures import JUDGED, UNITS, Sample, percentile, sample, trend_of
 from tests.soak.people import Resident
 
 KINDS = ("kill", "restart", "disk", "mcp")
@@ -220,7 +220,9 @@ class Soak:
         ]
         violations += [f"the database is damaged: {line}" for line in _integrity(daemon.state_dir)]
         if self.plan.seconds >= JUDGED_SECONDS:
-            violations += [f"{name} grows" for name in NAMES if (trend := trend_of(self.samples, name)) and trend.grows]
+            violations += [
+                f"{name} grows" for name in JUDGED if (trend := trend_of(self.samples, name)) and trend.grows
+            ]
         return Outcome(
             violations=violations,
             faults=self.faults,
@@ -251,10 +253,10 @@ def report(plan: Plan, outcome: Outcome) -> str:
         f"events: {outcome.events}; side effects: {outcome.effects}",
         f"ping under load: median {percentile(pings, 0.5):.2f} ms, p99 {percentile(pings, 0.99):.2f} ms",
     ]
-    for name in NAMES:
+    for name, measured_in in UNITS.items():
         trend = trend_of(outcome.samples, name)
         if trend is not None:
-            unit = f" {UNITS[name]}".rstrip()
+            unit = f" {measured_in}".rstrip()
             lines.append(f"{name}: mean {trend.mean:.1f}{unit}, {trend.slope:+.2f} ± {trend.margin:.2f}{unit} per hour")
     return "\n".join([*lines, f"violations: {len(outcome.violations)}", *outcome.violations])
 

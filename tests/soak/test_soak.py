@@ -56,7 +56,7 @@ def test_free_pages_of_a_database_take_no_disk(tmp_path: Path) -> None:
     def disk() -> float:
         taken = sample(os.getpid(), tmp_path, 0, 0)
         assert taken is not None
-        return taken.values["disk"]
+        return taken.values["log"]
 
     db = connect(tmp_path / "buddy.db", apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     db.execute("CREATE TABLE texts (text TEXT)")

@@ -88,6 +88,16 @@ async def test_the_network_is_blocked_unless_it_was_allowed(
     assert await run(confined.with_network(), connect, root, nonce) == (0, "")
 
 
+async def test_a_command_has_a_loopback_of_its_own(confined: Confined, root: Path, nonce: str) -> None:
+    (root / "talk.py").write_text(
+        "import socket\n"
+        "with socket.create_server(('127.0.0.1', 0)) as server:\n"
+        "    with socket.create_connection(server.getsockname(), 5):\n"
+        "        print('connected')\n"
+    )
+    assert await run(confined, f"{sys.executable} talk.py", root, nonce) == (0, "connected\n")
+
+
 async def test_processes_outside_are_invisible(confined: Confined, root: Path, nonce: str) -> None:
     code, output = await run(confined, "ls /proc | grep -c '^[0-9]'", root, nonce)
     assert code == 0

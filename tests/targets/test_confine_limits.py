@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from buddy.targets.confine import limits
+from buddy.targets.confine.standby import standby
 from buddy.targets.confine.target import Confined
 from tests.targets.inspect_files import run
 
@@ -31,8 +32,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     monkeypatch.setattr(limits, "MAX_FILES_BYTES", 8 * 1024 * 1024)
     monkeypatch.setattr(limits, "memory_bytes", lambda: 200_000_000)
     limits.hierarchies.cache_clear()
+    standby.close()  # what waits has the limits from before
     yield
     limits.hierarchies.cache_clear()
+    standby.close()
 
 
 async def test_the_number_of_processes_is_limited(confined: Confined, root: Path, nonce: str) -> None:

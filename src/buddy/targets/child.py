@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, Literal
+from typing import IO, Literal, Protocol
 
 from buddy.errors import ToolError
 from buddy.targets.contract import OnOutput
@@ -24,6 +24,23 @@ DRAIN = 0.25
 PATIENCE = 5.0
 # No pipe holds more than this unless root raised the limit: what a child left in it is read even if it stays open.
 PIPE_LIMIT = 1024 * 1024
+
+Streams = tuple["IO[bytes] | int", int, int]
+"""Open files: standard input, output and error."""
+
+
+class Process(Protocol):
+    """What is needed of `subprocess.Popen`."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+
+Launch = Callable[[Streams], Process]
+"""Starts a process with these as the leader of its own session."""
 
 
 class Pipe:
@@ -86,7 +103,7 @@ class Pipe:
 class Child:
     """A started process that leads its own session and group. `news` is set by its pipes and when it exits."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", pipes: Sequence[Pipe], news: asyncio.Event) -> None:
+    def __init__(self, process: Process, pipes: Sequence[Pipe], news: asyncio.Event) -> None:
         self.process = process
         self.pipes = pipes
         self._news = news
@@ -194,10 +211,12 @@ def start(
     env: Mapping[str, str] | Mapping[bytes, bytes],
     stdin: bytes | int = b"",
     fds: Sequence[int] = (),
+    launch: "Launch | None" = None,
 ) -> Child:
     """Start a program in its own session; ToolError if that fails.
 
-    `stdin` is what it reads, or an open file; `fds` are other open files that it gets.
+    `stdin` is what it reads, or an open file; `fds` are other open files that it gets; `launch` starts it in place of
+    the usual way.
     """
     news = asyncio.Event()
     pipes: list[Pipe] = []
@@ -205,16 +224,10 @@ def start(
         pipes.append(Pipe("stdout", news))
         pipes.append(Pipe("stderr", news))
         with _stdin_file(stdin) as stdin_file:
-            process = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env=env,
-                stdin=stdin_file,
-                stdout=pipes[0].writer,
-                stderr=pipes[1].writer,
-                start_new_session=True,
-                pass_fds=fds,
-            )
+            streams = (stdin_file, pipes[0].writer, pipes[1].writer)
+            if launch is not None:
+                os.close(os.open(cwd, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))  # the error is clearer here
+            process = launch(streams) if launch else _spawn(argv, cwd, env, streams, fds)
     except (OSError, ValueError) as error:
         for pipe in pipes:
             pipe.close()
@@ -222,6 +235,19 @@ def start(
     for pipe in pipes:
         pipe.close_writer()
     return Child(process, pipes, news)
+
+
+def _spawn(
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str] | Mapping[bytes, bytes],
+    streams: Streams,
+    fds: Sequence[int],
+) -> "subprocess.Popen[bytes]":
+    stdin, stdout, stderr = streams
+    return subprocess.Popen(
+        argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, pass_fds=fds
+    )
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from msgspec import Struct
 from buddy.capabilities import has
 from buddy.errors import ProtocolError, ToolError
 from buddy.targets import names
-from buddy.targets.confine.deferred import DeferredConfined
+from buddy.targets.confine.deferred import DeferredConfined, end_standby
 from buddy.targets.contract import Target, Verifiable
 from buddy.targets.environment import environment, find_program
 from buddy.targets.launchers import ENGINES, ContainerLauncher, Launcher, LocalLauncher, SshLauncher, engines
@@ -99,6 +99,7 @@ async def verify_target(chosen: Target, root: str) -> None:
 
 async def close_connections(own: OwnDirectories) -> None:
     """Close what targets keep open between calls."""
+    end_standby()
     await close_ssh_connections(_control_dir(own))
 
 

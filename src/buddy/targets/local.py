@@ -7,8 +7,8 @@ background continues.
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from buddy import faults
@@ -17,7 +17,10 @@ from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
 from buddy.targets.environment import encode_variables, environment, find_program
 
 if TYPE_CHECKING:
-    from buddy.targets.child import Child
+    from buddy.targets.child import Child, Process, Streams
+
+    LaunchIn = Callable[[Sequence[str], Mapping[bytes, bytes], Streams], Process]
+    """Starts a command line in an environment."""
 
 GRACE = 0.5
 # The canceller waits for this: what ignores SIGTERM is killed after a moment.
@@ -80,13 +83,15 @@ class Local:
         env: Mapping[str, str] | None,
         stdin: bytes | int = b"",
         fds: Sequence[int] = (),
+        launch: "LaunchIn | None" = None,
     ) -> Finished:
         from buddy.targets import child, orphans
         from buddy.targets.cancellation import finish_despite_cancel
 
         faults.reached("tool.start.before")
         given = encode_variables({**(env or {}), orphans.NONCE_VARIABLE: nonce})
-        started = child.start(argv, cwd, {**self._environment, **given}, stdin, fds)
+        variables = {**self._environment, **given}
+        started = child.start(argv, cwd, variables, stdin, fds, launch and partial(launch, argv, variables))
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")

@@ -79,7 +79,11 @@ def prove(state_dir: str) -> "ProbeResult":
 def prove_soon(state_dir: str) -> None:
     """Run the self-test in another thread, in a moment. A failure is found by the first command."""
     loop = asyncio.get_running_loop()
-    loop.call_later(SOON_SECONDS, lambda: loop.run_in_executor(None, prove, state_dir))
+
+    def prove_now() -> None:
+        loop.run_in_executor(None, prove, state_dir).add_done_callback(_prepare_standby)
+
+    loop.call_later(SOON_SECONDS, prove_now)
 
 
 async def prove_if_unknown(state_dir: str) -> None:
@@ -104,6 +108,22 @@ async def prove_if_unknown(state_dir: str) -> None:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+def end_standby() -> None:
+    """End the process that waits for the next command, if there is one."""
+    if "buddy.targets.confine.standby" in sys.modules:
+        from buddy.targets.confine.standby import standby
+
+        standby.close()
+
+
+def _prepare_standby(proving: "asyncio.Future[ProbeResult]") -> None:
+    from buddy.targets.confine.methods import LANDLOCK_METHOD
+    from buddy.targets.confine.standby import standby
+
+    if not proving.cancelled() and proving.exception() is None and proving.result().method == LANDLOCK_METHOD:
+        standby.prepare()
 
 
 def _was_probed() -> bool:

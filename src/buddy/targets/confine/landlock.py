@@ -1,4 +1,4 @@
-"""Confine this process with namespaces and Landlock, then become the command: `main([*PLAN, CWD, *ARGV])`.
+"""Confine this process with namespaces and Landlock, then become the command: `main([HOW, *PLAN, CWD, *ARGV])`.
 
 Invariants: either every step succeeded or the command is not started (exit 126, and why on stderr). It uses the
 standard library alone, because it runs without any other, and as little of it as `supervisor.py`.
@@ -21,6 +21,7 @@ AT_FDCWD, AT_RECURSIVE, ATTR_RDONLY = -100, 0x8000, 1
 MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 442, 444, 445, 446
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
 MODE_FILTER = 2
+AF_INET, DATAGRAM, SET_FLAGS, IS_UP = 2, 2, 0x8914, 1
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
@@ -42,8 +43,7 @@ class Plan:
         self.network = next(words) == "network"
         self.is_reading = next(words) == "reading"
         self.files_bytes = int(next(words))
-        opened = int(next(words))
-        self.filter = None if opened < 0 else opened
+        self.filter = bytes.fromhex(next(words))
         self.private, self.visible, self.pins, self.readonly, self.hidden = (_read_list(words) for _ in range(5))
 
 
@@ -51,9 +51,10 @@ def _read_list(words: "Iterator[str]") -> "list[str]":
     return [next(words) for _ in range(int(next(words)))]
 
 
-def main(words: "Sequence[str]", supervise: "Callable[[Sequence[str]], NoReturn] | None" = None) -> "NoReturn":
-    """`supervise` runs the command if it has no filter of its own."""
+def main(words: "Sequence[str]", supervise: "Callable[[Sequence[str]], NoReturn]") -> "NoReturn":
+    """`supervise` runs the command if HOW is `supervised`; otherwise it has a filter of its own."""
     left = iter(words)
+    is_supervised = next(left) == "supervised"
     plan, cwd, argv = Plan(left), next(left), list(left)
     parent = os.getppid()
     try:
@@ -62,7 +63,7 @@ def main(words: "Sequence[str]", supervise: "Callable[[Sequence[str]], NoReturn]
         _mount_all(plan)
         child = os.fork()
         if child == 0:
-            _become(plan, cwd, argv, supervise)
+            _become(plan, cwd, argv, supervise if is_supervised else None)
     except OSError as error:
         _refuse(error)
     _pass_on(child)
@@ -78,7 +79,7 @@ def _become(
         _landlock(plan)
         _drop_capabilities()
         os.chdir(cwd)
-        if plan.filter is not None:
+        if plan.filter:
             _filter_calls(plan.filter)
         # The first process of a namespace ignores signals and adopts orphans, so the command is the second.
         child = os.fork()
@@ -107,6 +108,16 @@ def _unshare(*, network: bool) -> None:
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123 - no pathlib in here
                 file.write(text)
+    if not network:
+        _start_loopback()
+
+
+def _start_loopback() -> None:
+    """In a new network namespace: the only interface that it has is down."""
+    any_socket = _check(_libc.socket(AF_INET, DATAGRAM, 0), "make a socket")
+    request = struct.pack("16sh22x", b"lo", IS_UP)
+    _check(_libc.ioctl(any_socket, ctypes.c_ulong(SET_FLAGS), request), "start the loopback")
+    os.close(any_socket)
 
 
 def _mount_all(plan: Plan) -> None:
@@ -183,12 +194,8 @@ def _landlock(plan: Plan) -> None:
     abi = _libc.syscall(CREATE_RULESET, None, 0, 1)
     if abi < WANTED_ABI:
         raise OSError(0, f"Landlock {WANTED_ABI} or newer is needed, this kernel has {abi}")
-    parts = [CHANGES]
-    if abi >= 4:
-        parts.append(0 if plan.network else 3)
-    if abi >= 6:
-        parts.append(3)  # neither abstract sockets nor signals reach beyond
-    request = struct.pack(f"{len(parts)}Q", *parts)
+    # Its network is a namespace of its own. Neither abstract sockets nor signals reach beyond, where it is supported.
+    request = struct.pack("QQQ", CHANGES, 0, 3) if abi >= 6 else struct.pack("Q", CHANGES)
     rules = _check(_libc.syscall(CREATE_RULESET, request, len(request), 0), "make Landlock rules")
     for place in (plan.root, *plan.private, "/dev/pts", "/dev/shm"):  # noqa: S108 - a mount of its own
         _allow(rules, place, CHANGES)
@@ -207,9 +214,7 @@ def _allow(rules: int, place: str, rights: int) -> None:
     os.close(opened)
 
 
-def _filter_calls(opened: int) -> None:
-    program = os.pread(opened, 1 << 16, 0)
-    os.close(opened)
+def _filter_calls(program: bytes) -> None:
     code = ctypes.create_string_buffer(program, len(program))
     request = struct.pack("=H6xQ", len(program) // 8, ctypes.addressof(code))
     _check(_libc.prctl(PR_SET_SECCOMP, MODE_FILTER, request, 0, 0), "filter system calls")

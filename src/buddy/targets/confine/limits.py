@@ -48,6 +48,19 @@ def remove_groups(groups: Sequence[str]) -> None:
         _remove(group)
 
 
+def leave_groups(groups: Sequence[str]) -> list[str]:
+    """Remove those that have no processes, without waiting; returns the others."""
+    left: list[str] = []
+    for group in groups:
+        try:
+            os.rmdir(group)  # noqa: PTH106 - plain text
+        except FileNotFoundError:
+            continue
+        except OSError:
+            left.append(group)
+    return left
+
+
 def memory_bytes() -> int:
     return int(_total_memory() * MEMORY_SHARE)
 

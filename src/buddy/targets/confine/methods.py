@@ -16,30 +16,35 @@ Wrap = Callable[[Plan, Sequence[str], str], list[str]]
 _OWN = "import sys; sys.path.append(sys.argv[1]); "
 _START = (sys.executable, "-I", "-S", "-c")
 SUPERVISE = (*_START, _OWN + "from supervisor import main; main(sys.argv[2:])", OWN_CODE)
-LANDLOCK = (*_START, _OWN + "from landlock import main; main(sys.argv[2:])", OWN_CODE)
 # Landlock's helper is Python already, so it becomes the supervisor instead of starting it.
-_BOTH = "from landlock import main; from supervisor import main as supervise; main(sys.argv[2:], supervise)"
-LANDLOCK_AND_SUPERVISE = (*_START, _OWN + _BOTH, OWN_CODE)
+_BOTH = "from landlock import main; from supervisor import main as supervise; "
+LANDLOCK = (*_START, _OWN + _BOTH + "main(sys.argv[2:], supervise)", OWN_CODE)
+_SERVE = "from fork_server import serve; serve(lambda words: main(words, supervise))"
+FORK_SERVER = (*_START, _OWN + _BOTH + _SERVE, OWN_CODE)
+"""Starts such processes before there are commands."""
 
+MAX_FILTER = 1 << 16
 # The supervisor does the same.
 NO_INPUT = ("/bin/sh", "-c", 'exec "$@" </dev/null', "sh")
 
 
 def wrap_with_landlock(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
-    if tuple(argv[: len(SUPERVISE)]) == SUPERVISE:
-        return [*LANDLOCK_AND_SUPERVISE, *_plan_words(plan), cwd, *argv[len(SUPERVISE) :]]
-    return [*LANDLOCK, *_plan_words(plan), cwd, *argv]
+    is_supervised = tuple(argv[: len(SUPERVISE)]) == SUPERVISE
+    inner = argv[len(SUPERVISE) :] if is_supervised else argv
+    return [*LANDLOCK, "supervised" if is_supervised else "plain", *_plan_words(plan), cwd, *inner]
 
 
 def _plan_words(plan: Plan) -> list[str]:
     words = [plan.root, "network" if plan.network else "none", "reading" if plan.is_reading else "writing"]
-    words += [str(plan.files_bytes), str(-1 if plan.filter is None else plan.filter)]
+    words += [str(plan.files_bytes), "" if plan.filter is None else os.pread(plan.filter, MAX_FILTER, 0).hex()]
     for places in (plan.private, plan.visible, plan.pins, plan.readonly, plan.hidden):
         words += [str(len(places)), *places]
     return words
 
 
-METHODS: dict[str, Wrap] = {"bubblewrap": bubblewrap.wrap, "landlock": wrap_with_landlock}
+LANDLOCK_METHOD = "landlock"
+# The fastest first: its helper waits for the next command (`standby.py`), and need not start.
+METHODS: dict[str, Wrap] = {LANDLOCK_METHOD: wrap_with_landlock, "bubblewrap": bubblewrap.wrap}
 
 
 def confine(how: str, plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:

@@ -17,9 +17,10 @@ from buddy.scrub.environment import secrets_of
 from buddy.targets import cgroups, files, paths
 from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.confine.limits import join_groups, make_groups, remove_groups
-from buddy.targets.confine.methods import confine, empty_file, simple_filter
+from buddy.targets.confine.methods import LANDLOCK_METHOD, confine, empty_file, simple_filter
 from buddy.targets.confine.policy import ConfinementPolicy, Plan, Running
 from buddy.targets.confine.probe import ProbeResult, probe
+from buddy.targets.confine.standby import standby
 from buddy.targets.contract import Finished, OnOutput
 from buddy.targets.local import GRACE, Local
 from buddy.targets.reading_commands import only_reads
@@ -69,11 +70,13 @@ class Confined(Local):
         how = await self._proven()
 
         async def start(plan: Plan, groups: Sequence[str] = ()) -> Finished:
+            argv = confine(how, plan, self._argv(command), paths.locate(cwd, self._policy.root))
+            fds = () if plan.filter is None else (plan.filter,)
+            starting = standby.launcher() if how == LANDLOCK_METHOD else nullcontext()
             with empty_file() as stdin:
-                argv = confine(how, plan, self._argv(command), paths.locate(cwd, self._policy.root))
-                fds = () if plan.filter is None else (plan.filter,)
-                words = join_groups(groups, argv)
-                ended = await self._start(words, cwd, nonce, on_output, timeout, env, stdin, fds)
+                async with starting as launch:
+                    words = join_groups(groups, argv)
+                    ended = await self._start(words, cwd, nonce, on_output, timeout, env, stdin, fds, launch)
                 return msgspec.structs.replace(ended, exit_code=exit_code_of(ended.exit_code))
 
         if self._plain or (not self._network and only_reads(command)):
@@ -83,7 +86,7 @@ class Confined(Local):
         active.enter_context(self._policy.active())
         started: _Started | None = None
         try:
-            started = await finish_despite_cancel(asyncio.to_thread(self._prepare, command, nonce))
+            started = await finish_despite_cancel(asyncio.to_thread(self._prepare, how, command, nonce))
             with _filtered(started) as plan:
                 finished = await start(plan, started.groups)
         finally:
@@ -93,12 +96,13 @@ class Confined(Local):
             await on_output("stderr", f"confined: {line}\n".encode("utf-8", "replace"))
         return finished
 
-    def _prepare(self, command: str, nonce: str) -> "_Started":
+    def _prepare(self, how: str, command: str, nonce: str) -> "_Started":
         # Plain commands start no others and need no sockets, so they wait for no supervisor and no group.
         is_plain = not cgroups.may_outlive(command)
-        return _Started(
-            self._policy.begin(network=self._network), [] if is_plain else make_groups(nonce), is_plain=is_plain
-        )
+        running = self._policy.begin(network=self._network)
+        # A process of the standby is in groups of its own.
+        groups = [] if is_plain or how == LANDLOCK_METHOD else make_groups(nonce)
+        return _Started(running, groups, is_plain=is_plain)
 
     def _settle(self, started: "_Started | None", active: ExitStack) -> list[str]:
         try:

@@ -1,0 +1,186 @@
+"""The processes that wait for confined commands: they are reused for nothing, replaced if they die, and never left."""
+
+import asyncio
+import inspect
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from buddy.errors import ToolError
+from buddy.targets.confine import fork_server, landlock, limits, supervisor
+from buddy.targets.confine.methods import FORK_SERVER, LANDLOCK_METHOD
+from buddy.targets.confine.policy import ConfinementPolicy
+from buddy.targets.confine.probe import ProbeResult
+from buddy.targets.confine.standby import Standby, standby
+from buddy.targets.confine.target import Confined
+from tests.harness.processes import wait_until
+from tests.targets.conftest import why_not
+from tests.targets.inspect_files import run
+
+
+@pytest.fixture
+def target(root: Path, home: Path) -> Generator[Confined]:
+    if why := why_not(LANDLOCK_METHOD):
+        pytest.skip(f"Landlock does not hold here: {why}")
+    standby.close()
+    policy = ConfinementPolicy(str(root), home=str(home), own=())
+    yield Confined(policy, lambda: ProbeResult(LANDLOCK_METHOD), grace=0.2)
+    standby.close()
+
+
+def server_pid() -> int:
+    """The one child of this process that forks the others."""
+    found: list[int] = []
+
+    def is_found() -> bool:
+        # The list of children may lack some while others end.
+        own = children_of(os.getpid())
+        found[:] = [pid for pid in own if "fork_server" in Path(f"/proc/{pid}/cmdline").read_text()]
+        return len(found) == 1
+
+    wait_until(is_found, "the server")
+    return found[0]
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def own_groups() -> list[Path]:
+    return [group for one in limits.hierarchies() for group in Path(one.place).glob(f"{limits.PREFIX}{os.getpid()}-*")]
+
+
+def exists(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/status").read_text().partition("State:\t")[2][0]
+
+
+async def wait_for_waiting() -> int:
+    """The process that waits for the next command."""
+    await asyncio.sleep(0)
+    await asyncio.to_thread(wait_until, lambda: len(children_of(server_pid())) == 1, "one process waits")
+    return children_of(server_pid())[0]
+
+
+async def test_each_command_has_a_process_and_environment_of_its_own(target: Confined, root: Path, nonce: str) -> None:
+    first = await run(target, "export LEFT=1; sh -c 'echo $LEFT $BUDDY_CALL'; ls /proc/self/fd", root, "one")
+    second = await run(target, "sh -c 'echo $LEFT $BUDDY_CALL'; ls /proc/self/fd", root, nonce)
+    assert [first, second] == [(0, "1 one\n0\n1\n2\n3\n"), (0, f"{nonce}\n0\n1\n2\n3\n")]
+
+
+async def test_a_process_waits_before_there_is_a_command(target: Confined, root: Path, nonce: str) -> None:
+    assert await run(target, "sh -c 'exit 3'", root, nonce) == (3, "")
+    waiting = await wait_for_waiting()
+    assert await run(target, "sh -c 'exit 4'", root, nonce) == (4, "")
+    assert await wait_for_waiting() != waiting
+
+
+async def test_many_commands_at_once_have_their_own_results(target: Confined, root: Path) -> None:
+    commands = [
+        run(target, f"sh -c 'sleep 0.1; echo {number}; exit {number}'", root, f"n{number}") for number in range(8)
+    ]
+    assert await asyncio.gather(*commands) == [(number, f"{number}\n") for number in range(8)]
+    await wait_for_waiting()
+
+
+@pytest.mark.parametrize("victim", ["the server", "the process that waits", "both"])
+async def test_what_was_killed_is_replaced(target: Confined, root: Path, nonce: str, victim: str) -> None:
+    await run(target, "sh -c :", root, nonce)
+    waiting = await wait_for_waiting()
+    victims = {"the server": [server_pid()], "the process that waits": [waiting], "both": [waiting, server_pid()]}
+    for pid in victims[victim]:
+        os.kill(pid, signal.SIGKILL)
+    assert await run(target, "sh -c 'echo fine; exit 4'", root, nonce) == (4, "fine\n")
+
+
+async def test_a_command_that_cannot_be_sent_leaves_nothing(target: Confined, root: Path, nonce: str) -> None:
+    await run(target, "sh -c :", root, nonce)
+    with pytest.raises(ToolError, match="invalid bytes"):
+        await run(target, "echo \0", root, nonce)
+    with pytest.raises(ToolError, match="does not exist"):
+        await run(target, "sh -c :", root / "missing", nonce)
+    await wait_for_waiting()
+    assert await run(target, "sh -c 'echo fine'", root, nonce) == (0, "fine\n")
+
+
+async def test_a_long_command_is_passed_on(target: Confined, root: Path, nonce: str) -> None:
+    text = "x" * 100_000
+    assert await run(target, f"sh -c :; echo {text}", root, nonce) == (0, f"{text}\n")
+
+
+async def test_closing_ends_all_processes_and_removes_their_groups(target: Confined, root: Path, nonce: str) -> None:
+    for _ in range(3):
+        await run(target, "sh -c :", root, nonce)
+    waiting = await wait_for_waiting()
+    server = server_pid()
+
+    def is_over() -> bool:
+        standby.close()  # again: the last process may need a moment to leave its groups
+        return not (exists(server) or exists(waiting) or own_groups())
+
+    await asyncio.to_thread(wait_until, is_over, "everything has ended")
+
+
+async def test_groups_of_ended_commands_are_removed(target: Confined, root: Path, nonce: str) -> None:
+    if not limits.hierarchies():
+        pytest.skip("no control group can be made here")
+    for _ in range(5):
+        code, output = await run(target, "sh -c 'cat /proc/self/cgroup'", root, nonce)
+        assert (code, f"{limits.PREFIX}{os.getpid()}-" in output) == (0, True)
+    await wait_for_waiting()
+    # At most those of the process that waits, and of the last command.
+    assert len(own_groups()) <= 2 * len(limits.hierarchies())
+
+
+async def test_it_ends_when_nothing_was_asked_for_long(
+    target: Confined, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    del target  # only whether it holds here
+    for module in (fork_server, landlock, supervisor):
+        source = inspect.getsource(module).replace("IDLE_SECONDS = 600", "IDLE_SECONDS = 0.2")
+        (tmp_path / f"{module.__name__.rpartition('.')[2]}.py").write_text(source)
+    monkeypatch.setattr("buddy.targets.confine.standby.FORK_SERVER", (*FORK_SERVER[:-1], str(tmp_path)))
+    own = Standby()
+    own.prepare()
+    server = server_pid()
+    await asyncio.to_thread(wait_until, lambda: state_of(server) == "Z", "it has ended")
+    async with own.launcher():
+        assert server_pid() != server
+    await asyncio.sleep(0)
+    own.close()
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from buddy.targets.confine.policy import ConfinementPolicy
+from buddy.targets.confine.probe import ProbeResult
+from buddy.targets.confine.target import Confined
+async def main(root):
+    target = Confined(ConfinementPolicy(root, home=root + "/..", own=()), lambda: ProbeResult("landlock"))
+    async def show(stream, data):
+        print(data.decode(), end="", flush=True)
+    await target.run("sh -c 'echo begun; sleep 60'", cwd=root, nonce="killed", on_output=show)
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_a_killed_process_takes_its_commands_along(target: Confined, root: Path) -> None:
+    del target  # only whether it holds here
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(root)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    (server,) = children_of(process.pid)
+    below = [server, *children_of(server)]
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    wait_until(lambda: not any(map(exists, below)), "all have ended")
