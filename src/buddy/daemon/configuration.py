@@ -9,6 +9,7 @@ secrets before anybody can use them.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -98,8 +99,9 @@ class Configuration:
         return f"{config.source or 'no file'}; profiles: {profiles}; model: {model}"
 
     def _refresh(self) -> None:
-        self._is_fresh = True
-        asyncio.get_running_loop().call_soon(self._expire)
+        with suppress(RuntimeError):  # metrics are collected in another thread, which has no loop
+            asyncio.get_running_loop().call_soon(self._expire)
+            self._is_fresh = True
         stamp = self._stamp_now()
         if stamp == self._stamp:
             return

@@ -197,16 +197,9 @@ class Memory:
         known = await self._access.write(partial(index.progress_of, [record.session_id for record in records]))
         unread = _unread(zip(records, known, strict=True))
         while unread:
-            pages = [await self._read_page(record, progress) for record, progress in unread]
+            pages = [await _read_page(self._store, self._read_body, *behind) for behind in unread]
             await self._access.write(partial(index.add, *pages))
             unread = _unread((record, page.read) for (record, _), page in zip(unread, pages, strict=True))
-
-    async def _read_page(self, record: SessionRecord, progress: IndexProgress) -> Page:
-        events = await self._store.read(record.session_id, progress.seq, PAGE, _READ, record.last_seq)
-        said, compacted = await _texts_in(events, self._read_body)
-        last_seq = events[-1].seq if len(events) == PAGE else record.last_seq
-        read = IndexProgress(last_seq, compacted or progress.compacted)
-        return Page(record.session_id, project_of(record.repo.root_path, record.user), said, progress.seq, read)
 
     async def _embed(self) -> None:
         """Compute missing vectors, a few at a time, so that news and `close` are noticed in between."""
@@ -287,6 +280,15 @@ def _unread(
 ) -> list[tuple[SessionRecord, IndexProgress]]:
     """Those that have more to read."""
     return [(record, known) for record, known in sessions if not known.is_forgotten and known.seq < record.last_seq]
+
+
+async def _read_page(store: Log, read_body: ReadBody, record: SessionRecord, progress: IndexProgress) -> Page:
+    """What a session said after what is indexed, up to a page."""
+    events = await store.read(record.session_id, progress.seq, PAGE, _READ, record.last_seq)
+    said, compacted = await _texts_in(events, read_body)
+    last_seq = events[-1].seq if len(events) == PAGE else record.last_seq
+    read = IndexProgress(last_seq, compacted or progress.compacted)
+    return Page(record.session_id, project_of(record.repo.root_path, record.user), said, progress.seq, read)
 
 
 async def _texts_in(events: Sequence[Event], read_body: ReadBody) -> tuple[list[SessionText], int]:

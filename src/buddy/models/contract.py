@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from buddy.capabilities import has
 from buddy.errors import ProviderError
 from buddy.protocol.shapes import ToolCallItem
 
@@ -175,5 +176,4 @@ def in_words(item: UserItem | ToolItem) -> str:
 
 
 def is_window_assumed(provider: Provider) -> bool:
-    # Not by `isinstance`: this is asked in every turn, and a protocol is slow to check.
-    return getattr(provider, "is_window_assumed", False) is True
+    return has(provider, Windowed) and provider.is_window_assumed

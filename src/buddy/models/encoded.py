@@ -78,9 +78,11 @@ class _History(Struct):
             if len(self.items) != at:  # another request did so meanwhile
                 yield from self.follow(items, encode)
                 return
-            self.items.append(items[at])
+            item = items[at]
+            self.items.append(item)
             self.encoded.append(encoded)
-            self.call_ids |= call_ids(items[at : at + 1])
+            if isinstance(item, AssistantItem):
+                self.call_ids.update([call.call_id for call in item.calls])
 
 
 class EncodedValue(Generic[Value]):

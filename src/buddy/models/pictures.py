@@ -50,6 +50,8 @@ class Pictures:
 
     def split(self, item: UserItem | ToolItem) -> tuple[str, list[tuple[Image, bytes]]]:
         """The text of an item, which describes what is not shown, and what is shown with its content."""
+        if not item.images:
+            return item.text, []
         shown = [(image, self._contents[image.blob]) for image in item.images if image.blob in self._shown]
         notes = [self._note(image) for image in item.images if image.blob not in self._shown]
         return "\n\n".join(filter(None, (item.text, *notes))) if notes else item.text, shown

@@ -135,7 +135,7 @@ class Tally:
         return known[1]
 
     def _count(self, item: Item) -> int:
-        return sum(map(self._raw, _texts(item))) + _extra(item)
+        return sum([self._raw(text) for text in _texts(item)], start=_extra(item))
 
     def _count_steps(self, item: Item) -> Steps[int]:
         size = _extra(item)
