@@ -140,3 +140,24 @@ async def test_a_claim_is_reported_before_a_decision_and_neither_is_written(log:
     found = await log.get(SESSION)
     assert found is not None
     assert (found.state, found.title) == ("idle", None)
+
+
+async def test_pruning_forgets_the_claims_and_decisions_of_the_runs_that_are_gone(log: Log) -> None:
+    lease = await started(log)
+    for number in (1, 2, 3):
+        run_id = f"run_{number}"
+        asked = changed(pending(f"appr_{number}"), run_id=run_id)
+        events = [changed(event, run_id=run_id) for event in tokens(2 * number - 1, 2)]
+        claim = Claim(f"{run_id}/call_1", 1, "digest")
+        first = changed(batch(lease, 2 * number - 2), events=events[:1], claim=claim, approval=asked)
+        await log.append(first)
+        decision = ApprovalDecision(asked.approval_id, "approve", "cli") if number != 1 else None
+        await log.append(changed(batch(lease, 2 * number - 1), events=events[1:], decision=decision))
+    await log.prune(lease, 6)  # the first event of the third run, too
+    states = [found.state if (found := await log.approval(f"appr_{number}")) else None for number in (1, 2, 3)]
+    assert states == ["pending", None, "approve"]
+    assert await log.append(changed(batch(lease, 6), claim=Claim("run_2/call_1", 1, "digest"))) == 7
+    with pytest.raises(NotClaimed):
+        await log.append(changed(batch(lease, 7), claim=Claim("run_3/call_1", 1, "digest")))
+    await log.prune(lease, 99)
+    assert await log.append(changed(batch(lease, 7), claim=Claim("run_3/call_1", 1, "digest"))) == 8

@@ -130,6 +130,13 @@ class MemoryLog:
         first_seq = max(record.first_seq, min(before_seq, record.last_seq + 1))
         del session.events[: first_seq - record.first_seq]
         session.record = msgspec.structs.replace(record, first_seq=first_seq)
+        run_id = next((event.run_id for event in session.events if event.run_id), None)
+        session.claims = {claim for claim in session.claims if run_id is not None and claim[0] >= run_id}
+        session.approvals = {
+            known.approval_id: known
+            for known in session.approvals.values()
+            if known.state == "pending" or (run_id is not None and known.run_id >= run_id)
+        }
         return first_seq
 
     def _last_seq(self, session_id: str) -> int:

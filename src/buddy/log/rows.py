@@ -110,7 +110,20 @@ def prune(lease: Lease, before_seq: int, db: Database) -> tuple[int, bool]:
         raise Fenced(f"{lease.session_id} is not held under epoch {lease.epoch} any more")
     key, _, first_seq, last_seq = found
     end = max(first_seq, min(before_seq, last_seq + 1))
-    return _delete_part(key, min(end, first_seq + PART), db), end <= first_seq + PART
+    is_done = end <= first_seq + PART
+    first_seq = _delete_part(key, min(end, first_seq + PART), db)
+    if is_done:
+        _delete_rows_of_runs(key, first_seq, db)
+    return first_seq, is_done
+
+
+def _delete_rows_of_runs(key: int, first_seq: int, db: Database) -> None:
+    """What belongs to runs before the first that is left: run ids are in the order of time."""
+    left = "SELECT run_id FROM events WHERE session = ? AND seq >= ? AND run_id IS NOT NULL ORDER BY seq LIMIT 1"
+    run_id = db.execute(left, (key, first_seq)).get
+    db.execute("DELETE FROM claims WHERE session = ?1 AND (?2 IS NULL OR call_id < ?2)", (key, run_id))
+    decided = "DELETE FROM approvals WHERE session = ?1 AND state <> 'pending' AND (?2 IS NULL OR run_id < ?2)"
+    db.execute(decided, (key, run_id))
 
 
 def _delete_part(key: int, first_seq: int, db: Database) -> int:

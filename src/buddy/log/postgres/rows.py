@@ -74,7 +74,18 @@ PRUNE = """
 WITH head AS (
   UPDATE sessions SET first_seq = greatest(first_seq, least($3, last_seq + 1))
   WHERE id = $1 AND epoch = $2 RETURNING key, first_seq
-), gone AS (DELETE FROM events e USING head WHERE e.session = head.key AND e.seq < head.first_seq)
+), gone AS (DELETE FROM events e USING head WHERE e.session = head.key AND e.seq < head.first_seq
+), remaining AS (
+  SELECT key, (
+    SELECT run_id FROM events e WHERE e.session = key AND e.seq >= first_seq AND run_id IS NOT NULL ORDER BY seq LIMIT 1
+  ) AS run_id FROM head
+), claimed AS (
+  DELETE FROM claims c USING remaining r
+  WHERE c.session = r.key AND (r.run_id IS NULL OR c.call_id COLLATE "C" < r.run_id)
+), asked AS (
+  DELETE FROM approvals a USING remaining r
+  WHERE a.session = r.key AND a.state <> 'pending' AND (r.run_id IS NULL OR a.run_id COLLATE "C" < r.run_id)
+)
 SELECT first_seq FROM head
 """
 
