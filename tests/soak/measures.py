@@ -7,10 +7,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-UNITS = {"rss": "MiB", "descriptors": "", "threads": "", "processes": "", "log": "MiB", "memory": "MiB", "files": "MiB"}
-"""The log with its blobs, the index of memory, and all other files of the state directory."""
-JUDGED = frozenset(UNITS) - {"memory"}
-"""What must not grow. Memory has a text for each thing that was ever said, and thousands are said in an hour."""
+PLACES = {"buddy.db": "log", "blobs": "log", "memory.db": "memory", "checkpoints": "undo"}
+"""What the files of the state directory belong to, by the beginning of their names; all others are `files`."""
+UNITS = {"rss": "MiB", "descriptors": "", "threads": "", "processes": ""}
+UNITS |= dict.fromkeys((*PLACES.values(), "files"), "MiB")
+JUDGED = frozenset(UNITS) - {"memory", "undo"}
+"""What must not grow. Memory has a text for each thing that was ever said, and undo for days what each call changed."""
 MIB = 1024 * 1024
 WARM_SECONDS = 20.0
 """What a daemon uses in its first seconds says nothing about growth."""
@@ -56,11 +58,11 @@ def sample(pid: int, state_dir: Path, at: float, age: float) -> Sample | None:
 
 
 def _disk(state_dir: Path) -> dict[str, float]:
-    taken = dict.fromkeys(("log", "memory", "files"), 0.0)
+    taken = dict.fromkeys((*PLACES.values(), "files"), 0.0)
     for path in state_dir.rglob("*"):
         if path.is_file():
             place = path.relative_to(state_dir).parts[0]
-            kind = "log" if place.startswith(("buddy.db", "blobs")) else "memory" if "memory" in place else "files"
+            kind = next((kind for name, kind in PLACES.items() if place.startswith(name)), "files")
             taken[kind] += _used(path) / MIB
     return taken
 
