@@ -9,8 +9,10 @@ from msgspec import Struct
 
 PLACES = {"buddy.db": "log", "blobs": "log", "memory.db": "memory", "checkpoints": "undo"}
 """What the files of the state directory belong to, by the beginning of their names; all others are `files`."""
-UNITS = {"rss": "MiB", "descriptors": "", "threads": "", "processes": ""}
-UNITS |= dict.fromkeys((*PLACES.values(), "files"), "MiB")
+UNITS = {
+    **{"rss": "MiB", "descriptors": "", "threads": "", "processes": ""},
+    **dict.fromkeys((*PLACES.values(), "files"), "MiB"),
+}
 JUDGED = frozenset(UNITS) - {"memory", "undo"}
 """What must not grow. Memory has a text for each thing that was ever said, and undo for days what each call changed."""
 MIB = 1024 * 1024
