@@ -10,8 +10,8 @@ from msgspec import Struct
 PLACES = {"buddy.db": "log", "blobs": "log", "memory.db": "memory", "checkpoints": "undo"}
 """What the files of the state directory belong to, by the beginning of their names; all others are `files`."""
 UNITS = {
-    **{"rss": "MiB", "descriptors": "", "threads": "", "processes": ""},
-    **dict.fromkeys((*PLACES.values(), "files"), "MiB"),
+    **dict.fromkeys(("descriptors", "threads", "processes"), ""),
+    **dict.fromkeys(("rss", *PLACES.values(), "files"), "MiB"),
 }
 JUDGED = frozenset(UNITS) - {"memory", "undo"}
 """What must not grow. Memory has a text for each thing that was ever said, and undo for days what each call changed."""

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -184,3 +185,41 @@ def test_a_killed_process_takes_its_commands_along(target: Confined, root: Path)
     process.wait()
     process.stdout.close()
     wait_until(lambda: not any(map(exists, below)), "all have ended")
+
+
+async def test_handles_above_a_thousand_are_no_problem(target: Confined, root: Path, nonce: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert await run(target, "sh -c 'exit 6'", root, nonce) == (6, "")
+    finally:
+        for one in opened:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_without_processes_left_a_command_is_refused(
+    target: Confined, root: Path, nonce: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", fail)
+        with pytest.raises(ToolError, match="could not be started: Resource temporarily"):
+            await run(target, "sh -c :", root, nonce)
+    assert await run(target, "sh -c :", root, nonce) == (0, "")
+
+
+async def test_a_command_that_is_cancelled_while_it_starts_leaves_nothing(
+    target: Confined, root: Path, nonce: str
+) -> None:
+    task = asyncio.create_task(run(target, "sh -c 'echo x >made'", root, nonce))
+    while not children_of(os.getpid()):  # noqa: ASYNC110 - the server is started on the way
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not (root / "made").exists()
+    assert await run(target, "sh -c 'echo fine'", root, nonce) == (0, "fine\n")

@@ -61,6 +61,7 @@ class _Server:
         if not message:
             return False
         command, control = (socket.socket(fileno=one) for one in opened)
+        server = os.getpid()
         try:
             pid = os.fork()
         except OSError:  # too many processes: the closed sockets tell
@@ -71,7 +72,10 @@ class _Server:
             self._close()
             control.close()
             os.setsid()
-            self._run(_wait_for_command(command, message.decode().split("\0")[1:]))
+            words = _wait_for_command(command, message.decode().split("\0")[1:])
+            if os.getppid() != server:
+                os._exit(1)  # nobody would hear of its end, and it would not end with its parent
+            self._run(words)
         command.close()
         with suppress(OSError):  # as above
             control.send(b"%d" % pid)

@@ -15,8 +15,9 @@ import select
 import socket
 import subprocess
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 
+from buddy.errors import ToolError
 from buddy.targets.child import Streams
 from buddy.targets.confine.limits import leave_groups, make_groups
 from buddy.targets.confine.methods import FORK_SERVER, LANDLOCK
@@ -52,9 +53,11 @@ class ForkedProcess:
         self.pid = int(line)
         self._handle = os.pidfd_open(self.pid)
 
-    @property
-    def has_exited(self) -> bool:
-        return bool(select.select([self._handle], [], [], 0)[0])
+    def has_exited(self, wait_ms: int | None = 0) -> bool:
+        """Whether it has, now or within a time; None is any time."""
+        news = select.poll()  # not `select`, which knows no handles above 1023
+        news.register(self._handle, select.POLLIN)
+        return bool(news.poll(wait_ms))
 
     def launch(self, argv: Sequence[str], env: Mapping[bytes, bytes], streams: Streams) -> "ForkedProcess":
         """Have it run a command line of Landlock's with these open files."""
@@ -71,7 +74,7 @@ class ForkedProcess:
 
     def poll(self) -> int | None:
         """Its exit code, None while it runs; once it has exited, it is reaped."""
-        if self._code is None and self.has_exited:
+        if self._code is None and self.has_exited():
             self._control.settimeout(PATIENCE)
             try:
                 self._code = int(self._control.recv(16) or KILLED)
@@ -82,7 +85,7 @@ class ForkedProcess:
 
     def wait(self) -> int:
         while (code := self.poll()) is None:
-            select.select([self._handle], [], [])
+            self.has_exited(None)
         return code
 
     def close(self) -> None:
@@ -102,15 +105,19 @@ class Standby:
         """Control groups of commands that have ended; they are removed once their last process is gone."""
 
     def prepare(self) -> None:
-        """Have a process wait for the next command."""
+        """Have a process wait for the next command; if that fails, the command is told."""
         self._left = leave_groups(self._left)
         if self._waiting is None:
-            self._waiting = self._fork()
+            with suppress(OSError):
+                self._waiting = self._fork()
 
     @asynccontextmanager
     async def launcher(self) -> AsyncGenerator[Launcher]:
-        """Starts one command; when it has ended, the process for the next one is forked."""
-        process = await self._take()
+        """Starts one command; when it has ended, the process for the next one is forked. ToolError if that fails."""
+        try:
+            process = await self._take()
+        except OSError as error:
+            raise ToolError(f"the command could not be started: {error.strerror or error}") from error
         try:
             yield process.launch
         finally:
@@ -123,16 +130,22 @@ class Standby:
         """The process that waits, or a new one."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            try:
-                await waiting.wait_ready()
-                if self._server is not None and self._server.is_alive and not waiting.has_exited:
+            # It may have ended, because nothing was asked for long or something killed it.
+            with suppress(OSError):
+                await self._wait_ready(waiting)
+                if self._server is not None and self._server.is_alive and not waiting.has_exited():
                     return waiting
-            except OSError:
-                pass  # as nothing was asked for long, or something killed it
-            self._end(waiting)
+                self._end(waiting)
         started = self._fork()
-        await started.wait_ready()
+        await self._wait_ready(started)
         return started
+
+    async def _wait_ready(self, process: ForkedProcess) -> None:
+        try:
+            await process.wait_ready()
+        except BaseException:
+            self._end(process)
+            raise
 
     def close(self) -> None:
         """End everything that waits."""
@@ -145,12 +158,16 @@ class Standby:
         self._left = leave_groups(self._left)
 
     def _fork(self) -> ForkedProcess:
-        groups = make_groups(f"{os.getpid()}-{secrets.token_hex(4)}")
         if self._server is not None and not self._server.is_alive:
             self._server.close()
             self._server = None
         self._server = self._server or _Server()
-        return self._server.fork(groups)
+        groups = make_groups(f"{os.getpid()}-{secrets.token_hex(4)}")
+        try:
+            return self._server.fork(groups)
+        except OSError:
+            self._left += groups
+            raise
 
     def _end(self, process: ForkedProcess) -> None:
         process.close()
@@ -161,18 +178,21 @@ class _Server:
     """The process that forks the others."""
 
     def __init__(self) -> None:
-        self._peer, theirs = _pair()
         library_path = os.environ.get("LD_LIBRARY_PATH")
-        with theirs:
-            self._process = subprocess.Popen(
-                FORK_SERVER,
-                cwd="/",
-                env={"LD_LIBRARY_PATH": library_path} if library_path else {},
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        with ExitStack() as unless_started:
+            self._peer, theirs = _pair()
+            unless_started.enter_context(self._peer)
+            with theirs:
+                self._process = subprocess.Popen(
+                    FORK_SERVER,
+                    cwd="/",
+                    env={"LD_LIBRARY_PATH": library_path} if library_path else {},
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            unless_started.pop_all()
 
     @property
     def is_alive(self) -> bool:
@@ -180,10 +200,15 @@ class _Server:
 
     def fork(self, groups: Sequence[str]) -> ForkedProcess:
         """OSError if it has ended."""
-        (command, theirs), (control, reports) = _pair(), _pair()
+        message = "\0".join(("fork", *groups)).encode()
+        with ExitStack() as unless_sent:
+            (command, theirs), (control, reports) = _pair(), _pair()
+            unless_sent.enter_context(command)
+            unless_sent.enter_context(control)
+            with theirs, reports:
+                socket.send_fds(self._peer, [message], [theirs.fileno(), reports.fileno()])
+            unless_sent.pop_all()
         control.setblocking(False)
-        with theirs, reports:
-            socket.send_fds(self._peer, ["\0".join(("fork", *groups)).encode()], [theirs.fileno(), reports.fileno()])
         return ForkedProcess(groups, command, control)
 
     def close(self) -> None:
