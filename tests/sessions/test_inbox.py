@@ -8,6 +8,7 @@ import pytest
 
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log
+from buddy.log.sqlite import SqliteLog
 from buddy.protocol.events import RunCancelling, RunComplete, SessionSnapshot, ToolResult, UserMessage, WarningRaised
 from buddy.protocol.queue_requests import (
     ListQueue,
@@ -28,9 +29,11 @@ from buddy.protocol.requests import (
     SwitchModelReply,
 )
 from buddy.protocol.shapes import WaitingMessage
-from buddy.sessions.inbox import MAX_QUEUED
+from buddy.scrub import Scrubber
+from buddy.sessions.inbox import MAX_QUEUED, MessageQueue
 from tests.harness.models import StepModel, answer, asks_for, call
 from tests.harness.runtime import RuntimeClient, checked_host, crash, recorded_types
+from tests.log.records import SESSION, started
 
 
 async def steer(client: RuntimeClient, run_id: str, text: str) -> None:
@@ -279,3 +282,28 @@ async def test_a_queued_message_can_be_taken_back(tmp_path: Path) -> None:
         await client.wait_for(RunComplete)
         await client.wait_for(RunComplete)
         assert [message.text for message in client.bodies(UserMessage)] == ["go", "keep"]
+
+
+async def test_a_message_is_found_as_soon_as_it_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = SqliteLog.open(tmp_path, lambda: 0)
+    await started(log)
+    inbox = MessageQueue(log, SESSION, Scrubber(), is_new=True)
+    assert await inbox.first() is None
+    put, stored, reported = log.put, asyncio.Event(), asyncio.Event()
+
+    async def put_and_wait(session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
+        place = await put(session_id, key, kind, body, limit)
+        stored.set()
+        await reported.wait()
+        return place
+
+    monkeypatch.setattr(log, "put", put_and_wait)
+    steering = asyncio.create_task(inbox.steer(QueueMessage("msg_1", "late"), "cli"))
+    await stored.wait()
+    for _ in range(2):  # a turn of the run, and its end
+        found = await inbox.first()
+        assert found is not None
+        assert found.message.text == "late"
+    reported.set()
+    await steering
+    await log.close()

@@ -49,6 +49,7 @@ class MessageQueue:
         self._scrubber = scrubber
         self._may_have_items = not (is_new and log.is_inbox_private)
         """False once the log had none and nobody else adds any: a turn should not ask the log in vain."""
+        self._adding = 0
 
     async def queue(self, message: QueueMessage, by: str) -> int:
         """Store a message for a run of its own; returns its position in the queue, in which no steering counts."""
@@ -77,9 +78,9 @@ class MessageQueue:
         return _read(waiting[0]) if waiting else None
 
     async def _items(self) -> list[InboxItem]:
-        if not self._may_have_items:
+        if not self._may_have_items and not self._adding:
             return []
-        self._may_have_items = not self._log.is_inbox_private  # before the read: a message may be put meanwhile
+        self._may_have_items = not self._log.is_inbox_private  # before the read: a message may be added meanwhile
         found = await self._log.waiting(self._session_id)
         self._may_have_items = self._may_have_items or bool(found)
         return found
@@ -96,8 +97,12 @@ class MessageQueue:
             redacted=said.redacted,
         )
         body = bytes(encode(stored))
-        place = await self._log.put(self._session_id, message.client_message_id, f"{kind}{by}", body, MAX_QUEUED)
-        self._may_have_items = True
+        self._adding += 1
+        try:
+            place = await self._log.put(self._session_id, message.client_message_id, f"{kind}{by}", body, MAX_QUEUED)
+        finally:
+            self._adding -= 1
+            self._may_have_items = True
         if place is None:
             raise ProtocolError("OVERLOADED", f"the message queue is full ({MAX_QUEUED})", retryable=True)
         return place
