@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
 from buddy.memory.index import MemoryHit, MemoryScope
 from buddy.memory.memory import Memory
+from buddy.protocol.envelopes import Event
 from buddy.protocol.events import RunComplete
 from buddy.protocol.requests import DeleteSession, DeleteSessionReply
 from buddy.sessions.spill import SPILL_ABOVE
@@ -223,6 +225,31 @@ async def test_a_slow_embedder_does_not_hold_a_run(tmp_path: Path, monkeypatch: 
     assert await memory.recaller("sess_1", str(tmp_path))("anything") == ""
     assert not loaded.is_set()
     loaded.set()
+    await memory.close()
+
+
+async def test_a_session_that_cannot_be_read_keeps_no_other_from_being_indexed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = MemoryLog(unix_ms)
+    parts = RuntimeOverrides(log=log, provider=lambda _: StepModel(*[answer("yes")] * 3))
+    async with scripted_host(tmp_path, overrides=parts) as host:
+        for fruit in ("carambola", "physalis", "rambutan"):
+            await say(host, fruit)
+    broken = (await log.newest(3))[1].session_id
+    read = log.read
+
+    async def fail(session_id: str, *rest: Any) -> list[Event]:
+        if session_id == broken:
+            raise OSError(5, "Input/output error")
+        return await read(session_id, *rest)
+
+    monkeypatch.setattr(log, "read", fail)
+    memory = _made(tmp_path, log)
+    await memory.catch_up()
+    found = {hit.text for hit in await memory.search("carambola physalis rambutan", MemoryScope())}
+    assert found & {"carambola", "physalis", "rambutan"} == {"carambola", "rambutan"}
+    assert f"{broken} cannot be indexed" in caplog.text
     await memory.close()
 
 

@@ -1,7 +1,6 @@
 """The processes that wait for confined commands: they are reused for nothing, replaced if they die, and never left."""
 
 import asyncio
-import inspect
 import os
 import resource
 import signal
@@ -13,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from buddy.errors import ToolError
-from buddy.targets.confine import fork_server, landlock, limits, supervisor
-from buddy.targets.confine.methods import FORK_SERVER, LANDLOCK_METHOD
+from buddy.targets.confine import limits
+from buddy.targets.confine.methods import LANDLOCK_METHOD
 from buddy.targets.confine.policy import ConfinementPolicy
 from buddy.targets.confine.probe import ProbeResult
-from buddy.targets.confine.standby import Standby, standby
+from buddy.targets.confine.standby import standby
 from buddy.targets.confine.target import Confined
 from tests.harness.processes import wait_until
 from tests.targets.conftest import why_not
@@ -36,16 +35,13 @@ def target(root: Path, home: Path) -> Generator[Confined]:
 
 def server_pid() -> int:
     """The one child of this process that forks the others."""
-    found: list[int] = []
+    wait_until(lambda: len(servers()) == 1, "the server")  # the list may lack some while others end
+    return servers()[0]
 
-    def is_found() -> bool:
-        # The list of children may lack some while others end.
-        own = children_of(os.getpid())
-        found[:] = [pid for pid in own if "fork_server" in Path(f"/proc/{pid}/cmdline").read_text()]
-        return len(found) == 1
 
-    wait_until(is_found, "the server")
-    return found[0]
+def servers() -> list[int]:
+    own = children_of(os.getpid())
+    return [pid for pid in own if "fork_server" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 
 def children_of(pid: int) -> list[int]:
@@ -142,21 +138,35 @@ async def test_groups_of_ended_commands_are_removed(target: Confined, root: Path
 
 
 async def test_it_ends_when_nothing_was_asked_for_long(
-    target: Confined, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    target: Confined, root: Path, nonce: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del target  # only whether it holds here
-    for module in (fork_server, landlock, supervisor):
-        source = inspect.getsource(module).replace("IDLE_SECONDS = 600", "IDLE_SECONDS = 0.2")
-        (tmp_path / f"{module.__name__.rpartition('.')[2]}.py").write_text(source)
-    monkeypatch.setattr("buddy.targets.confine.standby.FORK_SERVER", (*FORK_SERVER[:-1], str(tmp_path)))
-    own = Standby()
-    own.prepare()
+    monkeypatch.setattr("buddy.targets.confine.standby.IDLE_SECONDS", 0.05)
+    await run(target, "sh -c :", root, nonce)
     server = server_pid()
-    await asyncio.to_thread(wait_until, lambda: state_of(server) == "Z", "it has ended")
-    async with own.launcher():
-        assert server_pid() != server
-    await asyncio.sleep(0)
-    own.close()
+    await asyncio.sleep(0.2)
+    await asyncio.to_thread(wait_until, lambda: not exists(server), "it has ended")
+    assert await run(target, "sh -c 'exit 8'", root, nonce) == (8, "")
+
+
+async def test_nothing_waits_after_closing(target: Confined, root: Path, nonce: str) -> None:
+    await run(target, "sh -c :", root, nonce)
+    standby.close()
+    await asyncio.sleep(0.05)
+    assert servers() == []
+
+
+async def test_closing_lets_a_command_end(target: Confined, root: Path, nonce: str) -> None:
+    running = asyncio.create_task(run(target, "sh -c 'touch begun; sleep 0.3; exit 9'", root, nonce))
+    await asyncio.to_thread(wait_until, (root / "begun").exists, "it has begun")
+    standby.close()
+    assert await running == (9, "")
+    await asyncio.sleep(0.05)
+    assert servers() == []
+
+
+async def test_a_word_that_is_too_long_is_refused(target: Confined, root: Path, nonce: str) -> None:
+    with pytest.raises(ToolError, match="too long"):
+        await run(target, f"echo {'x' * 200_000}", root, nonce)
 
 
 KILLED = """

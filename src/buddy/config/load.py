@@ -62,7 +62,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 class ConfigFile(NamedTuple):
-    """The configuration file that was found, and what it is like."""
+    """The configuration file that was found, and its status."""
 
     path: Path
     status: os.stat_result
@@ -87,10 +87,10 @@ def find_config(env: Mapping[str, str], explicit: Path | None, places: Places) -
 
 
 def _status_of(path: Path) -> os.stat_result | None:
-    """What a file is like; None if there is none, or it is no regular file."""
+    """The status of a regular file; None if there is none."""
     try:
         status = path.stat()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return status if stat.S_ISREG(status.st_mode) else None
 

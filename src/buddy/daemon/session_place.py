@@ -1,6 +1,7 @@
 """Where a session works: its target, its workspace, and what is open of it in an editor."""
 
 import functools
+import os
 
 from buddy.approvals.rulebook import RuleBook
 from buddy.daemon.open_files import OpenFiles
@@ -19,5 +20,6 @@ def place_of(started: SessionStarted, own: OwnDirectories, rulebook: RuleBook, o
     )
     chosen = choose(request, own)
     is_closed = functools.partial(rulebook.is_closed, chosen.root)
+    private = tuple(map(os.path.realpath, (own.config_dir, own.state_dir, own.run_dir)))
     files = open_files.of(started) if chosen.target.name == "local" else None
-    return Place(chosen.target, chosen.root, chosen.sandbox, is_closed, private=own.private, editor=files)
+    return Place(chosen.target, chosen.root, chosen.sandbox, is_closed, private=private, editor=files)

@@ -221,7 +221,7 @@ class EventLog(Protocol):
     async def prune(self, lease: Lease, before_seq: int) -> int:
         """Delete events below `before_seq`; return the first remaining seq.
 
-        With them go the claims and the decided approvals of runs that have none left. No run may be active.
+        Also deletes the claims and the decided approvals of runs that have none left. No run may be active.
         """
         ...
 

@@ -118,7 +118,7 @@ def prune(lease: Lease, before_seq: int, db: Database) -> tuple[int, bool]:
 
 
 def _delete_rows_of_runs(key: int, first_seq: int, db: Database) -> None:
-    """What belongs to runs before the first that is left: run ids are in the order of time."""
+    """What belongs to runs before the first that is left: run ids sort by time."""
     left = "SELECT run_id FROM events WHERE session = ? AND seq >= ? AND run_id IS NOT NULL ORDER BY seq LIMIT 1"
     run_id = db.execute(left, (key, first_seq)).get
     db.execute("DELETE FROM claims WHERE session = ?1 AND (?2 IS NULL OR call_id < ?2)", (key, run_id))

@@ -48,7 +48,7 @@ class IndexProgress(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """What a session said after the seq `before`, and how far it is read with it."""
+    """What a session said after the seq `before`, and the progress that it makes."""
 
     session: str
     project: str

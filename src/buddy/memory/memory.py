@@ -29,7 +29,7 @@ from buddy.memory.sources import REMEMBERED, SessionText, project_of, text_in
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody, SessionCompacted
 
-PAGE = 500
+PAGE = 100
 BATCH = 16
 BACKLOG = 200
 TOGETHER = 16
@@ -186,20 +186,25 @@ class Memory:
             session_ids = list(islice(self._news, TOGETHER))
             for session_id in session_ids:
                 del self._news[session_id]
-            found = [await self._store.get(session_id) for session_id in session_ids]
-            await self._read([record for record in found if record is not None])
+            try:
+                found = [await self._store.get(session_id) for session_id in session_ids]
+                await self._read([record for record in found if record is not None])
+            except BaseException:
+                self._news |= dict.fromkeys(session_ids)
+                raise
         if not self._closing:
             await self._embed()
 
     async def _read(self, records: Sequence[SessionRecord]) -> None:
-        """Index these sessions, a page of each at a time: every step in another thread takes all of them."""
+        """Index these sessions, a page of each at a time: each hop to the index's thread covers all of them."""
         index = (await self._access.wait_open())[0]
         known = await self._access.write(partial(index.progress_of, [record.session_id for record in records]))
         unread = _unread(zip(records, known, strict=True))
         while unread:
-            pages = [await _read_page(self._store, self._read_body, *behind) for behind in unread]
+            read = [(record, await _read_page(self._store, self._read_body, record, known)) for record, known in unread]
+            pages = [page for _, page in read if page is not None]
             await self._access.write(partial(index.add, *pages))
-            unread = _unread((record, page.read) for (record, _), page in zip(unread, pages, strict=True))
+            unread = _unread((record, page.read) for record, page in read if page is not None)
 
     async def _embed(self) -> None:
         """Compute missing vectors, a few at a time, so that news and `close` are noticed in between."""
@@ -282,10 +287,15 @@ def _unread(
     return [(record, known) for record, known in sessions if not known.is_forgotten and known.seq < record.last_seq]
 
 
-async def _read_page(store: Log, read_body: ReadBody, record: SessionRecord, progress: IndexProgress) -> Page:
-    """What a session said after what is indexed, up to a page."""
-    events = await store.read(record.session_id, progress.seq, PAGE, _READ, record.last_seq)
-    said, compacted = await _texts_in(events, read_body)
+async def _read_page(store: Log, read_body: ReadBody, record: SessionRecord, progress: IndexProgress) -> Page | None:
+    """What a session said after what is indexed, up to a page; None if it cannot be read, which others do not suffer
+    from."""
+    try:
+        events = await store.read(record.session_id, progress.seq, PAGE, _READ, record.last_seq)
+        said, compacted = await _texts_in(events, read_body)
+    except (apsw.Error, BuddyError, OSError, RuntimeError) as error:
+        log.warning("%s cannot be indexed: %s", record.session_id, error)
+        return None
     last_seq = events[-1].seq if len(events) == PAGE else record.last_seq
     read = IndexProgress(last_seq, compacted or progress.compacted)
     return Page(record.session_id, project_of(record.repo.root_path, record.user), said, progress.seq, read)

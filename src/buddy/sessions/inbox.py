@@ -48,7 +48,7 @@ class MessageQueue:
         self._session_id = session_id
         self._scrubber = scrubber
         self._may_have_items = not (is_new and log.is_inbox_private)
-        """False once the log had none and nobody else adds any: a turn should not ask the log in vain."""
+        """False once the log had none and nobody else adds any, so that a turn need not query the log for nothing."""
         self._adding = 0
 
     async def queue(self, message: QueueMessage, by: str) -> int:
@@ -81,7 +81,11 @@ class MessageQueue:
         if not self._may_have_items and not self._adding:
             return []
         self._may_have_items = not self._log.is_inbox_private  # before the read: a message may be added meanwhile
-        found = await self._log.waiting(self._session_id)
+        try:
+            found = await self._log.waiting(self._session_id)
+        except BaseException:
+            self._may_have_items = True
+            raise
         self._may_have_items = self._may_have_items or bool(found)
         return found
 

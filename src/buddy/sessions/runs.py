@@ -162,6 +162,8 @@ class Runs:
         check_text(request.text, request.attachments)
         message = QueueMessage(self._session.services.ids("msg"), request.text, request.as_is, request.attachments)
         await self.inbox.steer(message, by)
+        if self._session.fold.run is None:  # it came too late for its run
+            await self.start_queued()
 
     async def cancel(self, request: CancelRun, by: str) -> tuple[WaitingMessage, ...]:
         """Now, or after a time: then it holds without the client, and after a restart.

@@ -39,8 +39,8 @@ class Process(Protocol):
     def wait(self) -> int: ...
 
 
-Launch = Callable[[Streams], Process]
-"""Starts a process with these as the leader of its own session."""
+Launch = Callable[[Streams], tuple[Process, int]]
+"""Starts a session leader with these streams; with it comes a handle that is readable once its exit code is known."""
 
 
 class Pipe:
@@ -103,14 +103,14 @@ class Pipe:
 class Child:
     """A started process that leads its own session and group. `news` is set by its pipes and when it exits."""
 
-    def __init__(self, process: Process, pipes: Sequence[Pipe], news: asyncio.Event) -> None:
+    def __init__(self, process: Process, handle: int | None, pipes: Sequence[Pipe], news: asyncio.Event) -> None:
         self.process = process
         self.pipes = pipes
         self._news = news
         self._has_exited = False
         self._is_late = False
         self._loop = asyncio.get_running_loop()
-        self._handle = _open_handle(process.pid)
+        self._handle = handle
         self._waiting: asyncio.Task[None] | None = None
         if self._handle is not None:
             self._loop.add_reader(self._handle, self._note_exit)
@@ -215,8 +215,8 @@ def start(
 ) -> Child:
     """Start a program in its own session; ToolError if that fails.
 
-    `stdin` is what it reads, or an open file; `fds` are other open files that it gets; `launch` starts it in place of
-    the usual way.
+    `stdin` is what it reads, or an open file; `fds` are other open files that it gets; `launch` starts it instead of
+    `Popen`.
     """
     news = asyncio.Event()
     pipes: list[Pipe] = []
@@ -226,15 +226,15 @@ def start(
         with _stdin_file(stdin) as stdin_file:
             streams = (stdin_file, pipes[0].writer, pipes[1].writer)
             if launch is not None:
-                os.close(os.open(cwd, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))  # the error is clearer here
-            process = launch(streams) if launch else _spawn(argv, cwd, env, streams, fds)
+                os.close(os.open(cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))  # the error is clearer here
+            process, handle = launch(streams) if launch else _spawn(argv, cwd, env, streams, fds)
     except (OSError, ValueError) as error:
         for pipe in pipes:
             pipe.close()
         raise ToolError(_explain(error, cwd)) from error
     for pipe in pipes:
         pipe.close_writer()
-    return Child(process, pipes, news)
+    return Child(process, handle, pipes, news)
 
 
 def _spawn(
@@ -243,11 +243,12 @@ def _spawn(
     env: Mapping[str, str] | Mapping[bytes, bytes],
     streams: Streams,
     fds: Sequence[int],
-) -> "subprocess.Popen[bytes]":
+) -> tuple[Process, int | None]:
     stdin, stdout, stderr = streams
-    return subprocess.Popen(
+    process = subprocess.Popen(
         argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, pass_fds=fds
     )
+    return process, _open_handle(process.pid)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,22 +57,11 @@ class OwnDirectories(Struct, frozen=True):
     run_dir: Path
     config_file: Path | None = None
 
-    @property
-    def private(self) -> tuple[str, ...]:
-        """The real paths of the directories, for whoever must not reach them by another name."""
-        return _real_paths((self.config_dir, self.state_dir, self.run_dir))
-
-
-@lru_cache(4)
-def _real_paths(directories: tuple[Path, ...]) -> tuple[str, ...]:
-    """Looked up once: they exist when the first session starts, and stay where they are."""
-    return tuple(map(os.path.realpath, directories))
-
 
 def choose(
     request: TargetRequest, own: OwnDirectories, probe: "Callable[[], ProbeResult] | None" = None
 ) -> TargetChoice:
-    """The target; `prove` says how commands can be confined here, by trying it unless it is given."""
+    """The target; `probe` says how commands can be confined here, by trying it unless it is given."""
     kind, _, name = request.target.partition(":")
     match kind:
         case "local" if not name:

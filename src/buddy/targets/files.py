@@ -69,7 +69,7 @@ def stat(path: str, root: str) -> FileStat | None:
     """Facts about a file or directory; None if it does not exist."""
     with Reach(path, root) as location:
         info = location.info if location.rest else os.fstat(location.directory)
-        if info is None:
+        if info is None or len(location.rest) > 1:
             return None
         is_dir = modes.S_ISDIR(info.st_mode)
         if not is_dir:

@@ -19,7 +19,7 @@ from buddy.targets.environment import encode_variables, environment, find_progra
 if TYPE_CHECKING:
     from buddy.targets.child import Child, Process, Streams
 
-    LaunchIn = Callable[[Sequence[str], Mapping[bytes, bytes], Streams], Process]
+    LaunchIn = Callable[[Sequence[str], Mapping[bytes, bytes], Streams], tuple[Process, int]]
     """Starts a command line in an environment."""
 
 GRACE = 0.5

@@ -1,19 +1,21 @@
 """Fork processes that wait for a confined command: Python is started and everything imported once, not per command.
 
-`serve` gets messages on its standard input, a socket. Each has two more sockets, COMMAND and CONTROL, and the names of
-control groups, separated by NUL. For each it forks a process and writes its pid to CONTROL; once that has exited, its
-exit code; it reaps it when the other end of CONTROL is closed, so that until then the pid is not used again.
+`serve` receives messages on its standard input, a socket. Each has two more sockets, COMMAND and CONTROL, and the names
+of control groups, separated by NUL. For each message it forks a process and writes the pid to CONTROL, or a negative
+error number; once the process has exited, its exit code. The process is reaped when the other end of CONTROL is closed,
+so that its pid is not used again until then.
 
-The process enters the groups and gets one message on COMMAND: the open files REQUEST, STDIN, STDOUT and STDERR. REQUEST
-has the environment, a list that begins with its length, and the words for `landlock.main`, as texts separated by NUL
-(`standby.py` writes both).
+A forked process enters the groups and receives one message on COMMAND: the open files REQUEST, STDIN, STDOUT and
+STDERR. REQUEST has the environment, a list that begins with its length, and the words for `landlock.main`, as texts
+separated by NUL (`standby.py` writes both).
 
-Invariants: everything ends when the peer is gone, and when nothing was asked of it for `IDLE_SECONDS`. It uses the
-standard library alone, because it runs without any other.
+Invariants: everything ends when the peer is gone. It uses the standard library alone, because it runs without any
+other.
 """
 
 import os
 import select
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -23,13 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NoReturn
 
-IDLE_SECONDS = 600
 MAX_MESSAGE = 16 * 1024
+# Whoever stops everything around it stops the peer, too, which then says when this ends.
+IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def serve(run: "Callable[[Sequence[str]], NoReturn]") -> "NoReturn":
     """`run` confines the process and becomes the command."""
-    _Server(socket.socket(fileno=os.dup(0)), run).serve()
+    peer = socket.socket(fileno=os.dup(0))
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(nothing, 0)  # no other process may have the socket
+    os.close(nothing)
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    _Server(peer, run).serve()
     os._exit(0)
 
 
@@ -44,45 +53,58 @@ class _Server:
 
     def serve(self) -> None:
         while True:
-            found = self._news.poll(None if self._running else IDLE_SECONDS * 1000)
-            if not found and not self._running:
-                return
-            for opened, _ in found:
+            for opened, _ in self._news.poll():
                 if opened in self._running:
                     self._note_exit(opened)
                 elif opened in self._exited:
                     self._reap(opened)
-                elif not self._fork():
+                elif not self._receive():
                     return
 
-    def _fork(self) -> bool:
+    def _receive(self) -> bool:
         """Whether there was a message."""
         message, opened, _, _ = socket.recv_fds(self._peer, MAX_MESSAGE, 2)
-        if not message:
-            return False
-        command, control = (socket.socket(fileno=one) for one in opened)
+        sockets = [socket.socket(fileno=one) for one in opened]
+        match sockets:
+            case [command, control]:
+                self._fork(command, control, message.decode().split("\0")[1:])
+            case _:  # the peer sees them close
+                for one in sockets:
+                    one.close()
+        return bool(message)
+
+    def _fork(self, command: socket.socket, control: socket.socket, groups: "Sequence[str]") -> None:
         server = os.getpid()
         try:
             pid = os.fork()
-        except OSError:  # too many processes: the closed sockets tell
-            command.close()
+            if pid == 0:
+                self._begin(command, control, groups, server)
+            handle = os.pidfd_open(pid)
+        except OSError as error:  # no processes or descriptors left
+            with suppress(OSError):
+                control.send(b"%d" % -(error.errno or 1))
+            command.close()  # so that a process that was forked ends
             control.close()
-            return True
-        if pid == 0:
-            self._close()
-            control.close()
-            os.setsid()
-            words = _wait_for_command(command, message.decode().split("\0")[1:])
-            if os.getppid() != server:
-                os._exit(1)  # nobody would hear of its end, and it would not end with its parent
-            self._run(words)
+            return
         command.close()
-        with suppress(OSError):  # as above
+        with suppress(OSError):  # the peer has given up on it
             control.send(b"%d" % pid)
-        handle = os.pidfd_open(pid)
         self._running[handle] = pid, control
         self._news.register(handle, select.POLLIN)
-        return True
+
+    def _begin(
+        self, command: socket.socket, control: socket.socket, groups: "Sequence[str]", server: int
+    ) -> "NoReturn":
+        """Be a process of its own."""
+        self._close()
+        control.close()
+        for number in IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        words = _wait_for_command(command, groups)
+        if os.getppid() != server:
+            os._exit(126)  # nobody would hear of its end, and it would not end with its parent
+        self._run(words)
 
     def _note_exit(self, handle: int) -> None:
         pid, control = self._running.pop(handle)
@@ -90,20 +112,20 @@ class _Server:
         ended = os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOWAIT)
         os.close(handle)
         code = ended.si_status if ended and ended.si_code == os.CLD_EXITED else -(ended.si_status if ended else 9)
-        with suppress(OSError):  # nobody waits for it; the socket reports that next
+        with suppress(OSError):  # as above; the socket reports that next
             control.send(b"%d" % code)
         self._exited[control.fileno()] = pid, control
         self._news.register(control, select.POLLIN)
 
     def _reap(self, opened: int) -> None:
-        """The other end was closed, as nothing is ever sent from there."""
+        """Readable means closed: the other end never sends."""
         pid, control = self._exited.pop(opened)
         self._news.unregister(opened)
         control.close()
         os.waitpid(pid, 0)
 
     def _close(self) -> None:
-        """A new process has none of this."""
+        """Close what a new process must not inherit."""
         self._peer.close()
         for _, control in (*self._running.values(), *self._exited.values()):
             control.close()
@@ -115,10 +137,13 @@ def _wait_for_command(peer: socket.socket, groups: "Sequence[str]") -> "list[str
     """The words of the command, whose environment and open files this process has from now on."""
     problem = _enter(groups)
     with peer:
-        request, *streams = _receive(peer)
-    for number, opened in enumerate(streams):
-        os.dup2(opened, number)
-        os.close(opened)
+        message, opened, _, _ = socket.recv_fds(peer, 1, 4)
+    if not message or len(opened) != 4:
+        os._exit(126)  # no command came
+    request, *streams = opened
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
     if problem:
         sys.stderr.write(f"the command could not be confined: {problem}\n")
         sys.stderr.flush()
@@ -141,12 +166,3 @@ def _enter(groups: "Sequence[str]") -> str:
         except OSError as error:
             return f"{group}: {error.strerror}"
     return ""
-
-
-def _receive(peer: socket.socket) -> "list[int]":
-    news = select.poll()
-    news.register(peer, select.POLLIN)
-    content, opened, _, _ = socket.recv_fds(peer, 1, 4) if news.poll(IDLE_SECONDS * 1000) else (b"", [], 0, None)
-    if not content:
-        os._exit(0)
-    return opened

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
 AT_FDCWD, AT_RECURSIVE, ATTR_RDONLY = -100, 0x8000, 1
 # The same on every architecture, as for all newer system calls.
 MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 442, 444, 445, 446
-PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
 MODE_FILTER = 2
 AF_INET, DATAGRAM, SET_FLAGS, IS_UP = 2, 2, 0x8914, 1
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -74,14 +74,17 @@ def _become(
 ) -> "NoReturn":
     try:
         _check(_libc.prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0), "die with the parent")
-        _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+        _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        _set_readonly("/proc", on=True)  # Landlock does not stop root from changing modes, which the machine shares
         _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
         _landlock(plan)
         _drop_capabilities()
         os.chdir(cwd)
         if plan.filter:
             _filter_calls(plan.filter)
-        # The first process of a namespace ignores signals and adopts orphans, so the command is the second.
+        # The first process of a namespace ignores signals and adopts orphans, so the command is the second. Nobody
+        # inside can trace the first, which has no filter.
+        _check(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "be untraceable")
         child = os.fork()
         if child:
             _reap(child)
@@ -113,10 +116,9 @@ def _unshare(*, network: bool) -> None:
 
 
 def _start_loopback() -> None:
-    """In a new network namespace: the only interface that it has is down."""
+    """Bring up the only interface of a new network namespace, if that is allowed; without it, less is possible."""
     any_socket = _check(_libc.socket(AF_INET, DATAGRAM, 0), "make a socket")
-    request = struct.pack("16sh22x", b"lo", IS_UP)
-    _check(_libc.ioctl(any_socket, ctypes.c_ulong(SET_FLAGS), request), "start the loopback")
+    _libc.ioctl(any_socket, ctypes.c_ulong(SET_FLAGS), struct.pack("16sh22x", b"lo", IS_UP))
     os.close(any_socket)
 
 
@@ -194,7 +196,8 @@ def _landlock(plan: Plan) -> None:
     abi = _libc.syscall(CREATE_RULESET, None, 0, 1)
     if abi < WANTED_ABI:
         raise OSError(0, f"Landlock {WANTED_ABI} or newer is needed, this kernel has {abi}")
-    # Its network is a namespace of its own. Neither abstract sockets nor signals reach beyond, where it is supported.
+    # No rules for TCP: without network, there is a namespace for it. With newer kernels, neither abstract sockets nor
+    # signals reach beyond this process and its children.
     request = struct.pack("QQQ", CHANGES, 0, 3) if abi >= 6 else struct.pack("Q", CHANGES)
     rules = _check(_libc.syscall(CREATE_RULESET, request, len(request), 0), "make Landlock rules")
     for place in (plan.root, *plan.private, "/dev/pts", "/dev/shm"):  # noqa: S108 - a mount of its own

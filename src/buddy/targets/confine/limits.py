@@ -48,7 +48,7 @@ def remove_groups(groups: Sequence[str]) -> None:
         _remove(group)
 
 
-def leave_groups(groups: Sequence[str]) -> list[str]:
+def remove_empty_groups(groups: Sequence[str]) -> list[str]:
     """Remove those that have no processes, without waiting; returns the others."""
     left: list[str] = []
     for group in groups:

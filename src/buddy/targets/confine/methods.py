@@ -21,7 +21,7 @@ _BOTH = "from landlock import main; from supervisor import main as supervise; "
 LANDLOCK = (*_START, _OWN + _BOTH + "main(sys.argv[2:], supervise)", OWN_CODE)
 _SERVE = "from fork_server import serve; serve(lambda words: main(words, supervise))"
 FORK_SERVER = (*_START, _OWN + _BOTH + _SERVE, OWN_CODE)
-"""Starts such processes before there are commands."""
+"""Forks such processes ahead of commands."""
 
 MAX_FILTER = 1 << 16
 # The supervisor does the same.
@@ -43,7 +43,7 @@ def _plan_words(plan: Plan) -> list[str]:
 
 
 LANDLOCK_METHOD = "landlock"
-# The fastest first: its helper waits for the next command (`standby.py`), and need not start.
+# The fastest first: its helper waits for the next command (`standby.py`), so nothing has to start.
 METHODS: dict[str, Wrap] = {LANDLOCK_METHOD: wrap_with_landlock, "bubblewrap": bubblewrap.wrap}
 
 

@@ -1,14 +1,15 @@
 """Processes that wait for confined commands, so that no command waits for Python to start or for a control group.
 
-One process has imported everything and forks the others (`fork_server.py`), each of which runs one command. Entering a
-group takes milliseconds, more on an idle machine: the kernel waits until all its processors have noticed.
+One process has everything imported and forks the others (`fork_server.py`), each of which runs one command. Entering a
+control group blocks in the kernel for milliseconds, longer on an idle machine.
 
-Invariants: at most one process waits, and the next one is forked when its command has ended; all of them end when this
-process does; if none waits, a command gets a new one. What is sent never blocks: a command is in a file in memory. All
-of it belongs to one thread, the event loop's: the kernel ends what a thread has started with the thread.
+Invariants: at most one process waits, for at most `IDLE_SECONDS`, and the next one is forked when its command has
+ended; all of them end when this process does; if none waits, a command gets a new one. Nothing here blocks: a command
+is passed in a file in memory. It belongs to the thread of the event loop.
 """
 
 import asyncio
+import errno
 import os
 import secrets
 import select
@@ -19,12 +20,15 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 
 from buddy.errors import ToolError
 from buddy.targets.child import Streams
-from buddy.targets.confine.limits import leave_groups, make_groups
+from buddy.targets.confine.limits import make_groups, remove_empty_groups
 from buddy.targets.confine.methods import FORK_SERVER, LANDLOCK
 
-Launcher = Callable[[Sequence[str], Mapping[bytes, bytes], Streams], "ForkedProcess"]
-PATIENCE = 5.0
+Launcher = Callable[[Sequence[str], Mapping[bytes, bytes], Streams], "tuple[ForkedProcess, int]"]
+IDLE_SECONDS = 600.0
+START_SECONDS = 30.0
 KILLED = -9
+MAX_WORD = 128 * 1024
+"""Bytes of one argument that Linux passes to a program."""
 
 
 class ForkedProcess:
@@ -38,29 +42,32 @@ class ForkedProcess:
         self.pid = 0
         self._command = command
         self._control = control
-        self._handle = -1
         self._code: int | None = None
-        self.is_waiting = True
 
     async def wait_ready(self) -> None:
         """Wait until it was forked; OSError if it was not."""
         if self.pid:
             return
-        async with asyncio.timeout(PATIENCE):
-            line = await asyncio.get_running_loop().sock_recv(self._control, 16)
-        if not line:
-            raise ConnectionResetError("the process that confines commands has ended")
-        self.pid = int(line)
-        self._handle = os.pidfd_open(self.pid)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                answer = await asyncio.get_running_loop().sock_recv(self._control, 16)
+        except TimeoutError:
+            raise TimeoutError(errno.ETIMEDOUT, f"nothing happened for {START_SECONDS:g} s") from None
+        if not answer:
+            raise ConnectionResetError(errno.ECONNRESET, "the process that confines commands has ended")
+        pid = int(answer)
+        if pid < 0:
+            raise OSError(-pid, os.strerror(-pid))
+        self.pid = pid
 
-    def has_exited(self, wait_ms: int | None = 0) -> bool:
-        """Whether it has, now or within a time; None is any time."""
-        news = select.poll()  # not `select`, which knows no handles above 1023
-        news.register(self._handle, select.POLLIN)
-        return bool(news.poll(wait_ms))
+    @property
+    def has_exited(self) -> bool:
+        news = select.poll()  # not `select`, which cannot take descriptors above 1023
+        news.register(self._control, select.POLLIN)
+        return bool(news.poll(0))
 
-    def launch(self, argv: Sequence[str], env: Mapping[bytes, bytes], streams: Streams) -> "ForkedProcess":
-        """Have it run a command line of Landlock's with these open files."""
+    def launch(self, argv: Sequence[str], env: Mapping[bytes, bytes], streams: Streams) -> "tuple[ForkedProcess, int]":
+        """Have it run a command line of Landlock's with these streams; OSError if it has ended."""
         held = os.memfd_create("request")
         try:
             os.pwrite(held, _encode(argv[len(LANDLOCK) :], env), 0)
@@ -68,76 +75,84 @@ class ForkedProcess:
             socket.send_fds(self._command, [b"x"], [held, *opened])
         finally:
             os.close(held)
-        self._command.close()
-        self.is_waiting = False
-        return self
+        return self, os.dup(self._control.fileno())
 
     def poll(self) -> int | None:
-        """Its exit code, None while it runs; once it has exited, it is reaped."""
-        if self._code is None and self.has_exited():
-            self._control.settimeout(PATIENCE)
+        """Its exit code; None while it runs."""
+        if self._code is None and self.has_exited:
             try:
                 self._code = int(self._control.recv(16) or KILLED)
-            except OSError:
+            except OSError:  # the server has ended
                 self._code = KILLED
-            self.close()
         return self._code
 
     def wait(self) -> int:
-        while (code := self.poll()) is None:
-            self.has_exited(None)
-        return code
+        self._control.setblocking(True)
+        return int(self._control.recv(16) or KILLED)
 
     def close(self) -> None:
-        """If it has no command, it ends."""
+        """A process without a command exits then; one that has exited is reaped."""
         self._command.close()
         self._control.close()
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
 
 
 class Standby:
     def __init__(self) -> None:
         self._server: _Server | None = None
         self._waiting: ForkedProcess | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._active = 0
+        self._is_closed = False
         self._left: list[str] = []
         """Control groups of commands that have ended; they are removed once their last process is gone."""
 
     def prepare(self) -> None:
-        """Have a process wait for the next command; if that fails, the command is told."""
-        self._left = leave_groups(self._left)
-        if self._waiting is None:
+        """Have a process wait for the next command, which reports it if this fails."""
+        self._left = remove_empty_groups(self._left)
+        if self._waiting is None and not self._is_closed:
             with suppress(OSError):
                 self._waiting = self._fork()
+                self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_all)
 
     @asynccontextmanager
     async def launcher(self) -> AsyncGenerator[Launcher]:
-        """Starts one command; when it has ended, the process for the next one is forked. ToolError if that fails."""
+        """Starts one command, ToolError if it cannot be started; then the process for the next one is forked."""
+        self._is_closed = False
+        self._active += 1
         try:
             process = await self._take()
-        except OSError as error:
-            raise ToolError(f"the command could not be started: {error.strerror or error}") from error
-        try:
-            yield process.launch
+            try:
+                yield process.launch
+            finally:
+                self._end(process)
         finally:
-            if process.is_waiting:  # its command could not be sent
-                process.close()
-            self._left += process.groups
-            asyncio.get_running_loop().call_soon(self.prepare)
+            self._active -= 1
+            if self._is_closed:
+                self._end_all()
+            else:
+                asyncio.get_running_loop().call_soon(self.prepare)
+
+    def close(self) -> None:
+        """End everything when the last command has ended."""
+        self._is_closed = True
+        self._end_all()
 
     async def _take(self) -> ForkedProcess:
         """The process that waits, or a new one."""
         waiting, self._waiting = self._waiting, None
+        if self._idle is not None:
+            self._idle.cancel()
         if waiting is not None:
-            # It may have ended, because nothing was asked for long or something killed it.
-            with suppress(OSError):
+            with suppress(OSError):  # something may have killed it, or the server
                 await self._wait_ready(waiting)
-                if self._server is not None and self._server.is_alive and not waiting.has_exited():
+                if self._server is not None and self._server.is_alive and not waiting.has_exited:
                     return waiting
                 self._end(waiting)
-        started = self._fork()
-        await self._wait_ready(started)
+        try:
+            started = self._fork()
+            await self._wait_ready(started)
+        except OSError as error:
+            raise ToolError(f"the command could not be started: {error.strerror or error}") from error
         return started
 
     async def _wait_ready(self, process: ForkedProcess) -> None:
@@ -146,16 +161,6 @@ class Standby:
         except BaseException:
             self._end(process)
             raise
-
-    def close(self) -> None:
-        """End everything that waits."""
-        if self._waiting is not None:
-            self._end(self._waiting)
-            self._waiting = None
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        self._left = leave_groups(self._left)
 
     def _fork(self) -> ForkedProcess:
         if self._server is not None and not self._server.is_alive:
@@ -172,6 +177,18 @@ class Standby:
     def _end(self, process: ForkedProcess) -> None:
         process.close()
         self._left += process.groups
+
+    def _end_all(self) -> None:
+        """Except for commands that run, and what they need."""
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._waiting is not None:
+            self._end(self._waiting)
+            self._waiting = None
+        if self._server is not None and not self._active:
+            self._server.close()
+            self._server = None
+        self._left = remove_empty_groups(self._left)
 
 
 class _Server:
@@ -228,6 +245,8 @@ def _encode(words: Sequence[str], env: Mapping[bytes, bytes]) -> bytes:
     parts = [b"%d" % len(variables), *variables, *map(os.fsencode, words)]
     if any(b"\0" in part for part in parts):
         raise ValueError("embedded null byte")
+    if any(len(part) >= MAX_WORD for part in parts):
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
     return b"\0".join(parts)
 
 
