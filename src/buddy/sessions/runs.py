@@ -92,8 +92,7 @@ class Runs:
         self.held_for = ""
         self._session = session
         self._task: asyncio.Task[None] | None = None
-        services = session.services
-        is_new = session.journal.last_seq == 0
+        services, is_new = session.services, session.journal.last_seq == 0
         self.inbox = MessageQueue(services.log, session.session_id, services.scrubber, is_new=is_new)
         self._deadline = RunDeadline(session.session_id, services.clock, self.cancel)
 
