@@ -26,7 +26,7 @@ CALLS = (
     ("list a folder", "list_files", {"path": "."}),
     ("find a name", "glob", {"pattern": f"**/{LAST}"}),
     ("search for a word", "grep", {"pattern": "needle"}),
-    ("run the first command, which undo watches", "run_shell", {"command": "true"}),
+    ("run the first command, which undo watches", "run_shell", {"command": "touch made"}),
 )
 
 
