@@ -61,10 +61,9 @@ class ForkedProcess:
         self.pid = pid
 
     @property
-    def has_exited(self) -> bool:
-        news = select.poll()  # not `select`, which cannot take descriptors above 1023
-        news.register(self._control, select.POLLIN)
-        return bool(news.poll(0))
+    def is_waiting(self) -> bool:
+        """Whether it can still get a command."""
+        return not _has_news(self._command) and not _has_news(self._control)
 
     def launch(self, argv: Sequence[str], env: Mapping[bytes, bytes], streams: Streams) -> "tuple[ForkedProcess, int]":
         """Have it run a command line of Landlock's with these streams; OSError if it has ended."""
@@ -79,7 +78,7 @@ class ForkedProcess:
 
     def poll(self) -> int | None:
         """Its exit code; None while it runs."""
-        if self._code is None and self.has_exited:
+        if self._code is None and _has_news(self._control):
             try:
                 self._code = int(self._control.recv(16) or KILLED)
             except OSError:  # the server has ended
@@ -145,14 +144,21 @@ class Standby:
         if waiting is not None:
             with suppress(OSError):  # something may have killed it, or the server
                 await self._wait_ready(waiting)
-                if self._server is not None and self._server.is_alive and not waiting.has_exited:
+                if self._server is not None and self._server.is_alive and waiting.is_waiting:
                     return waiting
                 self._end(waiting)
         try:
-            started = self._fork()
-            await self._wait_ready(started)
+            try:
+                return await self._fork_and_wait()
+            except ConnectionError:  # the server has just ended
+                self._end_server()
+                return await self._fork_and_wait()
         except OSError as error:
             raise ToolError(f"the command could not be started: {error.strerror or error}") from error
+
+    async def _fork_and_wait(self) -> ForkedProcess:
+        started = self._fork()
+        await self._wait_ready(started)
         return started
 
     async def _wait_ready(self, process: ForkedProcess) -> None:
@@ -164,8 +170,7 @@ class Standby:
 
     def _fork(self) -> ForkedProcess:
         if self._server is not None and not self._server.is_alive:
-            self._server.close()
-            self._server = None
+            self._end_server()
         self._server = self._server or _Server()
         groups = make_groups(f"{os.getpid()}-{secrets.token_hex(4)}")
         try:
@@ -185,10 +190,14 @@ class Standby:
         if self._waiting is not None:
             self._end(self._waiting)
             self._waiting = None
-        if self._server is not None and not self._active:
+        if not self._active:
+            self._end_server()
+        self._left = remove_empty_groups(self._left)
+
+    def _end_server(self) -> None:
+        if self._server is not None:
             self._server.close()
             self._server = None
-        self._left = remove_empty_groups(self._left)
 
 
 class _Server:
@@ -233,6 +242,13 @@ class _Server:
         self._peer.close()
         self._process.kill()
         self._process.wait()
+
+
+def _has_news(connection: socket.socket) -> bool:
+    """Whether there is a message, or the other end is closed."""
+    news = select.poll()  # not `select`, which cannot take descriptors above 1023
+    news.register(connection, select.POLLIN)
+    return bool(news.poll(0))
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:
