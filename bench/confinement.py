@@ -13,6 +13,8 @@ from buddy.targets.contract import Target
 
 # The first is known to only read, to leave no process behind and to use no socket, which saves precautions.
 COMMANDS = {"confined-plain": "true", "confined": "sh -c :"}
+PAUSE = 0.05
+"""Seconds in which nothing happens, as while a model thinks: then, entering a control group takes longer."""
 
 
 def confined(setup: Setup) -> Iterator[Contender]:
@@ -24,13 +26,14 @@ def confined(setup: Setup) -> Iterator[Contender]:
 
     def run(level: str) -> Sample:
         target = choose(TargetRequest("local", str(work), level), own).target
-        return {key: asyncio.run(_calls(target, work, command, times)) for key, command in COMMANDS.items()}
+        found = {key: asyncio.run(_calls(target, work, command, times)) for key, command in COMMANDS.items()}
+        return {**found, "confined-idle": asyncio.run(_calls(target, work, COMMANDS["confined"], times // 5, PAUSE))}
 
     yield Contender("host", "floor", lambda: run("host"))
     yield Contender("confined", "buddy", lambda: run("confined"))
 
 
-async def _calls(target: Target, work: Path, command: str, times: int) -> list[float]:
+async def _calls(target: Target, work: Path, command: str, times: int, pause: float = 0.0) -> list[float]:
     async def ignore(_stream: object, _chunk: bytes) -> None:
         """The command prints nothing."""
 
@@ -42,6 +45,7 @@ async def _calls(target: Target, work: Path, command: str, times: int) -> list[f
     await call()  # the self-test
     samples: list[float] = []
     for _ in range(times):
+        await asyncio.sleep(pause)
         began = perf_counter()
         await call()
         samples.append((perf_counter() - began) * 1000)
@@ -54,6 +58,7 @@ BENCHMARKS = (
         (
             Metric("confined-plain", "shell call in the sandbox, `true`", "ms", "≤ host + 10", tail=True),
             Metric("confined", "the same, `sh -c :`", "ms", "≤ host + 40", tail=True),
+            Metric("confined-idle", "the same after a pause of 50 ms", "ms", "≤ host + 20", tail=True),
         ),
         confined,
     ),
