@@ -87,23 +87,31 @@ def clean_up(state_dir: Path) -> list[str]:
     return done
 
 
-def remove_placeholder(place: Path, content: bytes | None) -> None:
+def remove_placeholder(place: str, content: bytes | None) -> None:
     """Remove it, with what another process put into it, if it is what was made: anything else stays."""
-    with suppress(OSError), keep_mark(place.parent):
+    with suppress(OSError), keep_mark(os.path.dirname(place)):  # noqa: PTH120 - plain text
         if content is None:
-            for inner in place.iterdir():
-                if is_marked(inner):
-                    remove_placeholder(inner, None if inner.is_dir() else placeholder_content(str(inner)))
-            place.rmdir()
-        elif read_regular(str(place), len(content) + 1) == content:
-            place.unlink()
+            _remove_directory(place)
+        elif read_regular(place, len(content) + 1) == content:
+            os.unlink(place)  # noqa: PTH108 - plain text
+
+
+def _remove_directory(place: str) -> None:
+    with suppress(OSError):
+        os.rmdir(place)  # noqa: PTH106 - plain text
+        return
+    for name in os.listdir(place):  # noqa: PTH208 - plain text
+        inner = f"{place}/{name}"
+        if is_marked(inner):
+            remove_placeholder(inner, None if os.path.isdir(inner) else placeholder_content(inner))  # noqa: PTH112 - plain text
+    os.rmdir(place)  # noqa: PTH106 - plain text
 
 
 def _undo(entries: list[Made | Began]) -> list[str]:
     done: list[str] = []
     for entry in reversed(entries):
         if isinstance(entry, Made):
-            remove_placeholder(Path(entry.path), None if entry.content is None else entry.content.encode())
+            remove_placeholder(entry.path, None if entry.content is None else entry.content.encode())
     for entry in entries:
         if isinstance(entry, Began):
             before = Repositories(frozenset(entry.places), operations=frozenset(entry.operations))

@@ -22,7 +22,7 @@ from buddy.targets.confine.limits import files_bytes
 from buddy.targets.confine.new_repositories import existing, set_aside_names, set_aside_new
 from buddy.targets.confine.operations import STATES
 from buddy.targets.confine.repositories import DIRS, FILES, configured_paths, placeholder_content, protected_in
-from buddy.targets.confine.sharing import WorkspaceUse, is_marked, keep_mark, mark_placeholder, one_at_a_time
+from buddy.targets.confine.sharing import WorkspaceUse, has_mark, is_marked, keep_mark, mark_placeholder, one_at_a_time
 from buddy.targets.confine.tree import MARKS, Repositories, is_bare, tree_of
 from buddy.targets.protected_names import GUARDED, HOME_DIRS, HOME_FILES, REPLACED
 
@@ -73,29 +73,28 @@ class Placeholders:
     def __init__(self) -> None:
         self._users = 0
         self._uses: dict[str, WorkspaceUse] = {}
-        self._places: dict[Path, bytes | None] = {}
+        self._places: dict[str, bytes | None] = {}
         self._journals: set[Journal] = set()
         self._lock = Lock()  # plans are created in threads
 
-    def make(self, place: Path, journal: Journal | None, *, is_dir: bool) -> None:
-        content = None if is_dir else placeholder_content(str(place))
-        with self._lock, suppress(FileExistsError), keep_mark(place.parent):
+    def make(self, place: str, journal: Journal | None, *, is_dir: bool) -> None:
+        content = None if is_dir else placeholder_content(place)
+        with self._lock, suppress(FileExistsError), keep_mark(os.path.dirname(place)):  # noqa: PTH120 - plain text
             if journal is not None:
                 self._journals.add(journal)
-                journal.note(Made(str(place), None if content is None else content.decode()))
+                journal.note(Made(place, None if content is None else content.decode()))
             if content is None:
-                place.mkdir()
+                os.mkdir(place)  # noqa: PTH102 - plain text
             else:
-                with place.open("xb") as file:
+                with open(place, "xb") as file:  # noqa: PTH123 - plain text
                     file.write(content)
             self._places[place] = content
             mark_placeholder(place)
 
-    def adopt(self, place: Path) -> None:
-        """Remove it in the end if another process made it: the last one that used it does."""
+    def adopt(self, place: str, *, is_dir: bool) -> None:
+        """Remove it in the end, though another process made it: the last one that used it does."""
         with self._lock:
-            if place not in self._places and is_marked(place):
-                self._places[place] = None if place.is_dir() else placeholder_content(str(place))
+            self._places.setdefault(place, None if is_dir else placeholder_content(place))
 
     def use(self, root: str) -> None:
         """Keep other processes from removing placeholders in a workspace, until the last command here has ended."""
@@ -110,8 +109,8 @@ class Placeholders:
 
     def without(self, places: frozenset[str]) -> frozenset[str]:
         with self._lock:
-            others = places.difference(map(str, self._places))
-        return frozenset(place for place in others if not is_marked(Path(place)))
+            others = places.difference(self._places)
+        return frozenset(place for place in others if not is_marked(place))
 
     @contextmanager
     def hold(self, state_dir: Path | None) -> Generator[None]:
@@ -131,13 +130,13 @@ class Placeholders:
             journal.clear()
         busy = tuple(use.root for use in self._uses.values() if not use.become_exclusive())
         for place, content in [*reversed(self._places.items())]:
-            if not any(is_below(str(place), root) for root in busy):
+            if not any(is_below(place, root) for root in busy):
                 remove_placeholder(place, content)
                 del self._places[place]
-        for root, place in ((root, place) for root in busy for place in self._places if is_below(str(place), root)):
+        for root, place in ((root, place) for root in busy for place in self._places if is_below(place, root)):
             content = self._places[place]
             for journal in self._journals:
-                journal.note(Made(str(place), None if content is None else content.decode(), root))
+                journal.note(Made(place, None if content is None else content.decode(), root))
         for use in self._uses.values():
             use.end()
         self._uses.clear()
@@ -282,17 +281,19 @@ class ConfinementPolicy:
         for number, part in enumerate(parts):
             at = f"{at}/{part}"
             try:
-                mode = os.lstat(at).st_mode
+                info = os.lstat(at)
             except (FileNotFoundError, NotADirectoryError):
                 is_last = number == len(parts) - 1
-                _placeholders.make(Path(at), journal, is_dir=is_dir or not is_last)
+                _placeholders.make(at, journal, is_dir=is_dir or not is_last)
                 yield at
                 return
-            if stat.S_ISLNK(mode):
+            if stat.S_ISLNK(info.st_mode):
                 raise _is_a_link(at)
-            _placeholders.adopt(Path(at))
+            found_dir = stat.S_ISDIR(info.st_mode)
+            if has_mark(info):
+                _placeholders.adopt(at, is_dir=found_dir)
             yield at
-            if not stat.S_ISDIR(mode):
+            if not found_dir:
                 return
 
 

@@ -48,19 +48,23 @@ def exclusive_use(roots: Iterable[str]) -> Generator[bool]:
             use.end()
 
 
-def mark_placeholder(place: Path) -> None:
+def mark_placeholder(place: str) -> None:
     os.utime(place, ns=(MARKED_AT, MARKED_AT))
 
 
-def is_marked(place: Path) -> bool:
+def is_marked(place: str) -> bool:
     try:
-        return place.stat(follow_symlinks=False).st_mtime_ns == MARKED_AT
+        return has_mark(os.lstat(place))
     except OSError:
         return False
 
 
+def has_mark(info: os.stat_result) -> bool:
+    return info.st_mtime_ns == MARKED_AT
+
+
 @contextmanager
-def keep_mark(folder: Path) -> Generator[None]:
+def keep_mark(folder: str) -> Generator[None]:
     """A placeholder remains one when another is put into it or removed from it."""
     was_marked = is_marked(folder)
     yield
