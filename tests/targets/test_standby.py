@@ -56,6 +56,10 @@ def exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+def own_network() -> str:
+    return str(Path("/proc/self/ns/net").readlink())
+
+
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/status").read_text().partition("State:\t")[2][0]
 
@@ -88,14 +92,27 @@ async def test_many_commands_at_once_have_their_own_results(target: Confined, ro
     await wait_for_waiting()
 
 
-@pytest.mark.parametrize("victim", ["the server", "the process that waits", "both"])
+@pytest.mark.parametrize("victim", ["the server", "the process that waits", "the first of its namespace", "both"])
 async def test_what_was_killed_is_replaced(target: Confined, root: Path, nonce: str, victim: str) -> None:
     await run(target, "sh -c :", root, nonce)
     waiting = await wait_for_waiting()
-    victims = {"the server": [server_pid()], "the process that waits": [waiting], "both": [waiting, server_pid()]}
-    for pid in victims[victim]:
+    await asyncio.to_thread(wait_until, lambda: len(children_of(waiting)) == 1, "it has its namespaces")
+    first = children_of(waiting)[0]
+    victims = {"the server": [server_pid()], "the process that waits": [waiting], "the first of its namespace": [first]}
+    for pid in victims.get(victim, [waiting, server_pid()]):
         os.kill(pid, signal.SIGKILL)
     assert await run(target, "sh -c 'echo fine; exit 4'", root, nonce) == (4, "fine\n")
+
+
+async def test_a_command_with_network_has_a_process_of_its_own(target: Confined, root: Path, nonce: str) -> None:
+    await run(target, "sh -c :", root, nonce)
+    waiting = await wait_for_waiting()
+    shown = "sh -c 'readlink /proc/self/ns/net'"
+    here = own_network()
+    assert await run(target.with_network(), shown, root, nonce) == (0, f"{here}\n")
+    assert await wait_for_waiting() == waiting
+    code, other = await run(target, shown, root, nonce)
+    assert (code, other != f"{here}\n") == (0, True)
 
 
 async def test_a_command_that_cannot_be_sent_leaves_nothing(target: Confined, root: Path, nonce: str) -> None:

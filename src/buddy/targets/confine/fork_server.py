@@ -1,13 +1,13 @@
 """Fork processes that wait for a confined command: Python is started and everything imported once, not per command.
 
-`serve` receives messages on its standard input, a socket. Each has two more sockets, COMMAND and CONTROL, and the names
-of control groups, separated by NUL. For each message it forks a process and writes the pid to CONTROL, or a negative
-error number; once the process has exited, its exit code. The process is reaped when the other end of CONTROL is closed,
-so that its pid is not used again until then.
+`serve` receives messages on its standard input, a socket. Each has two more sockets, COMMAND and CONTROL, and texts
+separated by NUL: `network` or `none`, and the names of control groups. For each message it forks a process and writes
+the pid to CONTROL, or a negative error number; once the process has exited, its exit code. The process is reaped when
+the other end of CONTROL is closed, so that its pid is not used again until then.
 
-A forked process enters the groups and receives one message on COMMAND: the open files REQUEST, STDIN, STDOUT and
-STDERR. REQUEST has the environment, a list that begins with its length, and the words for `landlock.main`, as texts
-separated by NUL (`standby.py` writes both).
+A forked process enters the groups and forks another one in new namespaces, which receives one message on COMMAND: the
+open files REQUEST, STDIN, STDOUT and STDERR. REQUEST has the environment, a list that begins with its length, and the
+words for `landlock.run`, as texts separated by NUL (`standby.py` writes both).
 
 Invariants: everything ends when the peer is gone. It uses the standard library alone, because it runs without any
 other.
@@ -17,35 +17,38 @@ import os
 import select
 import signal
 import socket
-import sys
 from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import NoReturn
+
+    from buddy.targets.confine.landlock import isolate, pass_on, refuse, run
+    from buddy.targets.confine.supervisor import main as supervise
+else:  # by their files alone: where this runs, there is no package
+    from landlock import isolate, pass_on, refuse, run
+    from supervisor import main as supervise
 
 MAX_MESSAGE = 16 * 1024
 # Whoever stops everything around it stops the peer, too, which then says when this ends.
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def serve(run: "Callable[[Sequence[str]], NoReturn]") -> "NoReturn":
-    """`run` confines the process and becomes the command."""
+def serve() -> "NoReturn":
     peer = socket.socket(fileno=os.dup(0))
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)  # no other process may have the socket
     os.close(nothing)
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    _Server(peer, run).serve()
+    _Server(peer).serve()
     os._exit(0)
 
 
 class _Server:
-    def __init__(self, peer: socket.socket, run: "Callable[[Sequence[str]], NoReturn]") -> None:
+    def __init__(self, peer: socket.socket) -> None:
         self._peer = peer
-        self._run = run
         self._news = select.poll()
         self._news.register(peer, select.POLLIN)
         self._running: dict[int, tuple[int, socket.socket]] = {}  # by the handle of a process: its pid and CONTROL
@@ -67,18 +70,21 @@ class _Server:
         sockets = [socket.socket(fileno=one) for one in opened]
         match sockets:
             case [command, control]:
-                self._fork(command, control, message.decode().split("\0")[1:])
+                network, *groups = message.decode().split("\0")
+                self._fork(command, control, groups, network=network == "network")
             case _:  # the peer sees them close
                 for one in sockets:
                     one.close()
         return bool(message)
 
-    def _fork(self, command: socket.socket, control: socket.socket, groups: "Sequence[str]") -> None:
+    def _fork(self, command: socket.socket, control: socket.socket, groups: "Sequence[str]", *, network: bool) -> None:
         server = os.getpid()
         try:
             pid = os.fork()
             if pid == 0:
-                self._begin(command, control, groups, server)
+                self._close()
+                control.close()
+                _begin(command, groups, server, network=network)
             handle = os.pidfd_open(pid)
         except OSError as error:  # no processes or descriptors left
             with suppress(OSError):
@@ -91,20 +97,6 @@ class _Server:
             control.send(b"%d" % pid)
         self._running[handle] = pid, control
         self._news.register(handle, select.POLLIN)
-
-    def _begin(
-        self, command: socket.socket, control: socket.socket, groups: "Sequence[str]", server: int
-    ) -> "NoReturn":
-        """Be a process of its own."""
-        self._close()
-        control.close()
-        for number in IGNORED:
-            signal.signal(number, signal.SIG_DFL)
-        os.setsid()
-        words = _wait_for_command(command, groups)
-        if os.getppid() != server:
-            os._exit(126)  # nobody would hear of its end, and it would not end with its parent
-        self._run(words)
 
     def _note_exit(self, handle: int) -> None:
         pid, control = self._running.pop(handle)
@@ -133,9 +125,37 @@ class _Server:
             os.close(handle)
 
 
-def _wait_for_command(peer: socket.socket, groups: "Sequence[str]") -> "list[str]":
+def _begin(command: socket.socket, groups: "Sequence[str]", server: int, *, network: bool) -> "NoReturn":
+    """Be a process of its own, and wait for the command in another one."""
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    problem: OSError | None = None
+    try:
+        _enter(groups)
+        child = isolate(server, network=network)
+        if child:
+            command.close()
+            pass_on(child)
+    except OSError as error:
+        problem = error
+    words = _wait_for_command(command)
+    if problem is not None:
+        refuse(problem)
+    run(words, supervise, network=network)
+
+
+def _enter(groups: "Sequence[str]") -> None:
+    for group in groups:
+        try:
+            with open(f"{group}/cgroup.procs", "wb") as file:  # noqa: PTH123 - no pathlib in here
+                file.write(b"0")
+        except OSError as error:
+            raise OSError(error.errno, f"{group}: {error.strerror}") from None
+
+
+def _wait_for_command(peer: socket.socket) -> "list[str]":
     """The words of the command, whose environment and open files this process has from now on."""
-    problem = _enter(groups)
     with peer:
         message, opened, _, _ = socket.recv_fds(peer, 1, 4)
     if not message or len(opened) != 4:
@@ -144,10 +164,6 @@ def _wait_for_command(peer: socket.socket, groups: "Sequence[str]") -> "list[str
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    if problem:
-        sys.stderr.write(f"the command could not be confined: {problem}\n")
-        sys.stderr.flush()
-        os._exit(126)
     with open(request, "rb") as file:  # noqa: PTH123 - a descriptor
         count, *words = file.read().split(b"\0")
     os.environb.clear()
@@ -155,14 +171,3 @@ def _wait_for_command(peer: socket.socket, groups: "Sequence[str]") -> "list[str
         name, _, value = variable.partition(b"=")
         os.environb[name] = value
     return [os.fsdecode(word) for word in words[int(count) :]]
-
-
-def _enter(groups: "Sequence[str]") -> str:
-    """What prevented it; empty if nothing did."""
-    for group in groups:
-        try:
-            with open(f"{group}/cgroup.procs", "wb") as file:  # noqa: PTH123 - no pathlib in here
-                file.write(b"0")
-        except OSError as error:
-            return f"{group}: {error.strerror}"
-    return ""

@@ -1,5 +1,7 @@
 """Confine this process with namespaces and Landlock, then become the command: `main([HOW, *PLAN, CWD, *ARGV])`.
 
+`isolate` and `run` do the same in two steps, so that the namespaces can be made before the command is known.
+
 Invariants: either every step succeeded or the command is not started (exit 126, and why on stderr). It uses the
 standard library alone, because it runs without any other, and as little of it as `supervisor.py`.
 """
@@ -35,16 +37,20 @@ DEFAULT, IGNORE = 0, 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Plan:
-    """The policy's plan, from the words that `methods.py` makes of it: each list begins with its length."""
+class Request:
+    """What to run, from the words that `methods.py` makes of a plan and a command: each list begins with its length."""
 
-    def __init__(self, words: "Iterator[str]") -> None:
-        self.root = next(words)
-        self.network = next(words) == "network"
-        self.is_reading = next(words) == "reading"
-        self.files_bytes = int(next(words))
-        self.filter = bytes.fromhex(next(words))
-        self.private, self.visible, self.pins, self.readonly, self.hidden = (_read_list(words) for _ in range(5))
+    def __init__(self, words: "Sequence[str]") -> None:
+        left = iter(words)
+        self.is_supervised = next(left) == "supervised"
+        self.root = next(left)
+        self.network = next(left) == "network"
+        self.is_reading = next(left) == "reading"
+        self.files_bytes = int(next(left))
+        self.filter = bytes.fromhex(next(left))
+        self.private, self.visible, self.pins, self.readonly, self.hidden = (_read_list(left) for _ in range(5))
+        self.cwd = next(left)
+        self.argv = list(left)
 
 
 def _read_list(words: "Iterator[str]") -> "list[str]":
@@ -53,59 +59,69 @@ def _read_list(words: "Iterator[str]") -> "list[str]":
 
 def main(words: "Sequence[str]", supervise: "Callable[[Sequence[str]], NoReturn]") -> "NoReturn":
     """`supervise` runs the command if HOW is `supervised`; otherwise it has a filter of its own."""
-    left = iter(words)
-    is_supervised = next(left) == "supervised"
-    plan, cwd, argv = Plan(left), next(left), list(left)
-    parent = os.getppid()
+    network = Request(words).network
     try:
-        _unshare(network=plan.network)
-        _die_with(parent)  # after a new user namespace, which forgets it
-        _mount_all(plan)
-        child = os.fork()
-        if child == 0:
-            _become(plan, cwd, argv, supervise if is_supervised else None)
+        child = isolate(os.getppid(), network=network)
     except OSError as error:
-        _refuse(error)
-    _pass_on(child)
+        refuse(error)
+    if child:
+        pass_on(child)
+    run(words, supervise, network=network)
 
 
-def _become(
-    plan: Plan, cwd: str, argv: "list[str]", supervise: "Callable[[Sequence[str]], NoReturn] | None"
-) -> "NoReturn":
-    try:
+def isolate(parent: int, *, network: bool) -> int:
+    """Fork a process in new namespaces, of which it is the first; both end when `parent` does.
+
+    Returns 0 in that process, and its pid in this one, which has to `pass_on` its end.
+    """
+    _unshare(network=network)
+    _check(_libc.prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0), "die with the parent")  # a new user namespace forgets it
+    if os.getppid() != parent:
+        os._exit(126)
+    child = os.fork()
+    if child == 0:
         _check(_libc.prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0), "die with the parent")
-        _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        _set_readonly("/proc", on=True)  # Landlock does not stop root from changing modes, which the machine shares
-        _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
-        _landlock(plan)
-        _drop_capabilities()
-        os.chdir(cwd)
-        if plan.filter:
-            _filter_calls(plan.filter)
-        # The first process of a namespace ignores signals and adopts orphans, so the command is the second. Nobody
-        # inside can trace the first, which has no filter.
-        _check(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "be untraceable")
+    return child
+
+
+def run(words: "Sequence[str]", supervise: "Callable[[Sequence[str]], NoReturn]", *, network: bool) -> "NoReturn":
+    """Confine this process, which was isolated with or without the `network`, and become the command."""
+    try:
+        request = Request(words)
+        _confine(request, network=network)
+        if request.is_supervised:
+            supervise(request.argv)
+        # The first process of a namespace ignores signals and adopts orphans, so the command is the second.
         child = os.fork()
         if child:
             _reap(child)
-        if supervise is not None:
-            supervise(argv)
         for ignored in (PIPE, FILE_SIZE):  # by Python; what this becomes should not
             _libc.signal(ignored, DEFAULT)
-        os.execvp(argv[0], argv)  # noqa: S606 - what it was asked to become
+        os.execvp(request.argv[0], request.argv)  # noqa: S606 - what it was asked to become
     except OSError as error:
-        _refuse(error)
+        refuse(error)
 
 
-def _die_with(parent: int) -> None:
-    _check(_libc.prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0), "die with the parent")
-    if os.getppid() != parent:
-        os._exit(1)
+def _confine(request: Request, *, network: bool) -> None:
+    if request.network != network:
+        raise OSError(0, "the process that waited has another network")
+    _check(_libc.unshare(NEWNS), "make a namespace of mounts")
+    _mount_all(request)
+    _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    _set_readonly("/proc", on=True)  # Landlock does not stop root from changing modes, which the machine shares
+    _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    _landlock(request)
+    _drop_capabilities()
+    os.chdir(request.cwd)
+    if request.filter:
+        _filter_calls(request.filter)
+    # Nobody inside can trace this process, which has no filter if it becomes the supervisor.
+    _check(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "be untraceable")
 
 
 def _unshare(*, network: bool) -> None:
     uid, gid = os.geteuid(), os.getegid()
-    flags = NEWNS | NEWIPC | NEWPID | (0 if network else NEWNET) | (NEWUSER if uid else 0)
+    flags = NEWIPC | NEWPID | (0 if network else NEWNET) | (NEWUSER if uid else 0)
     _check(_libc.unshare(flags), "make namespaces")
     if uid:
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
@@ -122,26 +138,26 @@ def _start_loopback() -> None:
     os.close(any_socket)
 
 
-def _mount_all(plan: Plan) -> None:
+def _mount_all(request: Request) -> None:
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     # Opened before their parents are mounted over.
-    root, *visible = (os.open(place, os.O_PATH | os.O_DIRECTORY) for place in (plan.root, *plan.visible))
+    root, *visible = (os.open(place, os.O_PATH | os.O_DIRECTORY) for place in (request.root, *request.visible))
     _set_readonly("/", on=True, recursive=True)
-    size = b"size=%d" % plan.files_bytes
+    size = b"size=%d" % request.files_bytes
     _mount_devices(size)
-    for place in filter(os.path.isdir, plan.private):
+    for place in filter(os.path.isdir, request.private):
         _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, size)
-    for place, opened in zip(plan.visible, visible, strict=True):
+    for place, opened in zip(request.visible, visible, strict=True):
         _show(opened, place)
         _set_readonly(place, on=True)
-    below = f"{plan.root}/"
-    _hide([place for place in plan.hidden if not place.startswith(below)])
-    _show(root, plan.root)
-    _set_readonly(plan.root, on=plan.is_reading)
-    _hide([place for place in plan.hidden if place.startswith(below)])
-    for place in (*plan.pins, *plan.readonly):
+    below = f"{request.root}/"
+    _hide([place for place in request.hidden if not place.startswith(below)])
+    _show(root, request.root)
+    _set_readonly(request.root, on=request.is_reading)
+    _hide([place for place in request.hidden if place.startswith(below)])
+    for place in (*request.pins, *request.readonly):
         _mount(place, place, None, MS_BIND)
-        _set_readonly(place, on=place in plan.readonly)
+        _set_readonly(place, on=place in request.readonly)
 
 
 def _show(opened: int, place: str) -> None:
@@ -192,15 +208,15 @@ def _set_attributes(place: str, added: int, removed: int, flags: int = 0) -> Non
     _check(_libc.syscall(MOUNT_SETATTR, AT_FDCWD, os.fsencode(place), flags, request, len(request)), f"protect {place}")
 
 
-def _landlock(plan: Plan) -> None:
+def _landlock(request: Request) -> None:
     abi = _libc.syscall(CREATE_RULESET, None, 0, 1)
     if abi < WANTED_ABI:
         raise OSError(0, f"Landlock {WANTED_ABI} or newer is needed, this kernel has {abi}")
     # No rules for TCP: without network, there is a namespace for it. With newer kernels, neither abstract sockets nor
     # signals reach beyond this process and its children.
-    request = struct.pack("QQQ", CHANGES, 0, 3) if abi >= 6 else struct.pack("Q", CHANGES)
-    rules = _check(_libc.syscall(CREATE_RULESET, request, len(request), 0), "make Landlock rules")
-    for place in (plan.root, *plan.private, "/dev/pts", "/dev/shm"):  # noqa: S108 - a mount of its own
+    ruleset = struct.pack("QQQ", CHANGES, 0, 3) if abi >= 6 else struct.pack("Q", CHANGES)
+    rules = _check(_libc.syscall(CREATE_RULESET, ruleset, len(ruleset), 0), "make Landlock rules")
+    for place in (request.root, *request.private, "/dev/pts", "/dev/shm"):  # noqa: S108 - a mount of its own
         _allow(rules, place, CHANGES)
     for name in DEVICES:
         _allow(rules, f"/dev/{name}", WRITE_FILE | TRUNCATE)
@@ -225,12 +241,13 @@ def _filter_calls(program: bytes) -> None:
 
 def _drop_capabilities() -> None:
     for number in range(64):
-        _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+        if _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
+            break  # there are no more
     head, none = struct.pack("Ii", 0x20080522, 0), bytes(24)
     _check(_libc.capset(head, none), "drop capabilities")
 
 
-def _pass_on(child: int) -> "NoReturn":
+def pass_on(child: int) -> "NoReturn":
     """Wait for the command; a signal that ends this process ends it and its entire namespace."""
     for number in (TERMINATE, INTERRUPT, HANGUP):
         _libc.signal(number, IGNORE)
@@ -255,7 +272,7 @@ def _check(result: int, what: str) -> int:
     return result
 
 
-def _refuse(error: OSError) -> "NoReturn":
+def refuse(error: OSError) -> "NoReturn":
     sys.stderr.write(f"the command could not be confined: {error.strerror or error}\n")
     sys.stderr.flush()
     os._exit(126)

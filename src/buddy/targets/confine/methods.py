@@ -17,10 +17,9 @@ _OWN = "import sys; sys.path.append(sys.argv[1]); "
 _START = (sys.executable, "-I", "-S", "-c")
 SUPERVISE = (*_START, _OWN + "from supervisor import main; main(sys.argv[2:])", OWN_CODE)
 # Landlock's helper is Python already, so it becomes the supervisor instead of starting it.
-_BOTH = "from landlock import main; from supervisor import main as supervise; "
-LANDLOCK = (*_START, _OWN + _BOTH + "main(sys.argv[2:], supervise)", OWN_CODE)
-_SERVE = "from fork_server import serve; serve(lambda words: main(words, supervise))"
-FORK_SERVER = (*_START, _OWN + _BOTH + _SERVE, OWN_CODE)
+_CONFINE = "from landlock import main; from supervisor import main as supervise; main(sys.argv[2:], supervise)"
+LANDLOCK = (*_START, _OWN + _CONFINE, OWN_CODE)
+FORK_SERVER = (*_START, _OWN + "from fork_server import serve; serve()", OWN_CODE)
 """Forks such processes ahead of commands."""
 
 MAX_FILTER = 1 << 16

@@ -1,11 +1,11 @@
-"""Processes that wait for confined commands, so that no command waits for Python to start or for a control group.
+"""Processes that wait for confined commands, so that none waits for Python to start, a control group or namespaces.
 
 One process has everything imported and forks the others (`fork_server.py`), each of which runs one command. Entering a
 control group blocks in the kernel for milliseconds, longer on an idle machine.
 
 Invariants: at most one process waits, for at most `IDLE_SECONDS`, and the next one is forked when its command has
-ended; all of them end when this process does; if none waits, a command gets a new one. Nothing here blocks: a command
-is passed in a file in memory. It belongs to the thread of the event loop.
+ended; all of them end when this process does; if none waits, or the command needs the network, it gets a new one.
+Nothing here blocks: a command is passed in a file in memory. It belongs to the thread of the event loop.
 """
 
 import asyncio
@@ -114,12 +114,12 @@ class Standby:
                 self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_all)
 
     @asynccontextmanager
-    async def launcher(self) -> AsyncGenerator[Launcher]:
+    async def launcher(self, *, network: bool = False) -> AsyncGenerator[Launcher]:
         """Starts one command, ToolError if it cannot be started; then the process for the next one is forked."""
         self._is_closed = False
         self._active += 1
         try:
-            process = await self._take()
+            process = await self._take(network=network)
             try:
                 yield process.launch
             finally:
@@ -129,19 +129,19 @@ class Standby:
             if self._is_closed:
                 self._end_all()
             else:
-                asyncio.get_running_loop().call_soon(self.prepare)
+                # Not `call_soon`: what follows the command comes first.
+                asyncio.get_running_loop().call_later(0, self.prepare)
 
     def close(self) -> None:
         """End everything when the last command has ended."""
         self._is_closed = True
         self._end_all()
 
-    async def _take(self) -> ForkedProcess:
+    async def _take(self, *, network: bool) -> ForkedProcess:
         """The process that waits, or a new one."""
-        waiting, self._waiting = self._waiting, None
-        if self._idle is not None:
-            self._idle.cancel()
-        if waiting is not None:
+        if not network and (waiting := self._waiting) is not None:
+            self._waiting = None
+            self._stop_clock()
             with suppress(OSError):  # something may have killed it, or the server
                 await self._wait_ready(waiting)
                 if self._server is not None and self._server.is_alive and waiting.is_waiting:
@@ -149,15 +149,15 @@ class Standby:
                 self._end(waiting)
         try:
             try:
-                return await self._fork_and_wait()
+                return await self._fork_and_wait(network=network)
             except ConnectionError:  # the server has just ended
                 self._end_server()
-                return await self._fork_and_wait()
+                return await self._fork_and_wait(network=network)
         except OSError as error:
             raise ToolError(f"the command could not be started: {error.strerror or error}") from error
 
-    async def _fork_and_wait(self) -> ForkedProcess:
-        started = self._fork()
+    async def _fork_and_wait(self, *, network: bool) -> ForkedProcess:
+        started = self._fork(network=network)
         await self._wait_ready(started)
         return started
 
@@ -168,13 +168,13 @@ class Standby:
             self._end(process)
             raise
 
-    def _fork(self) -> ForkedProcess:
+    def _fork(self, *, network: bool = False) -> ForkedProcess:
         if self._server is not None and not self._server.is_alive:
             self._end_server()
         self._server = self._server or _Server()
         groups = make_groups(f"{os.getpid()}-{secrets.token_hex(4)}")
         try:
-            return self._server.fork(groups)
+            return self._server.fork(groups, network=network)
         except OSError:
             self._left += groups
             raise
@@ -185,14 +185,17 @@ class Standby:
 
     def _end_all(self) -> None:
         """Except for commands that run, and what they need."""
-        if self._idle is not None:
-            self._idle.cancel()
+        self._stop_clock()
         if self._waiting is not None:
             self._end(self._waiting)
             self._waiting = None
         if not self._active:
             self._end_server()
         self._left = remove_empty_groups(self._left)
+
+    def _stop_clock(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
 
     def _end_server(self) -> None:
         if self._server is not None:
@@ -224,9 +227,9 @@ class _Server:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def fork(self, groups: Sequence[str]) -> ForkedProcess:
+    def fork(self, groups: Sequence[str], *, network: bool) -> ForkedProcess:
         """OSError if it has ended."""
-        message = "\0".join(("fork", *groups)).encode()
+        message = "\0".join(("network" if network else "none", *groups)).encode()
         with ExitStack() as unless_sent:
             (command, theirs), (control, reports) = _pair(), _pair()
             unless_sent.enter_context(command)

@@ -72,7 +72,7 @@ class Confined(Local):
         async def start(plan: Plan, groups: Sequence[str] = ()) -> Finished:
             argv = confine(how, plan, self._argv(command), paths.locate(cwd, self._policy.root))
             fds = () if plan.filter is None else (plan.filter,)
-            starting = standby.launcher() if how == LANDLOCK_METHOD else nullcontext()
+            starting = standby.launcher(network=plan.network) if how == LANDLOCK_METHOD else nullcontext()
             with empty_file() as stdin:
                 async with starting as launch:
                     words = join_groups(groups, argv)
