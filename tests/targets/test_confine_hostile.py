@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from buddy.targets import orphans
+from buddy.targets.confine import devices
+from buddy.targets.confine.sharing import one_at_a_time
 from buddy.targets.confine.target import Confined
 from tests.harness.installed import need
 from tests.targets.inspect_files import contents, run
@@ -188,27 +191,48 @@ async def test_only_harmless_devices_exist(confined: Confined, root: Path, nonce
     assert not any(name.isdigit() for name in listed)
 
 
-async def test_devices_of_this_machine_keep_their_modes(confined: Confined, root: Path, nonce: str) -> None:
-    devices = [Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom", "tty")]
-    before = [(device.lstat().st_mode, device.lstat().st_uid) for device in devices]
+DEVICES = [Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom", "tty")]
+
+
+@pytest.fixture
+def device_modes() -> Generator[list[tuple[int, int]]]:
+    """The mode and owner of each device, which no other test changes meanwhile."""
+    with one_at_a_time(Path(tempfile.gettempdir())):
+        before = modes_of_devices()
+        yield before
+        for device, (mode, _) in zip(DEVICES, before, strict=True):
+            if device.lstat().st_mode != mode:
+                device.chmod(mode & 0o777)
+
+
+def modes_of_devices() -> list[tuple[int, int]]:
+    return [(device.lstat().st_mode, device.lstat().st_uid) for device in DEVICES]
+
+
+async def test_devices_of_this_machine_keep_their_modes(
+    confined: Confined, root: Path, nonce: str, device_modes: list[tuple[int, int]]
+) -> None:
     files = [f"/proc/{process}/fd/{number}" for process in (1, 2, 3, "self") for number in range(9)]
     program = (
         "import os\n"
-        f"for path in [0, *range(3, 12), *{files!r}, *{list(map(str, devices))!r}]:\n"
+        f"for path in [0, *range(3, 12), *{files!r}, *{list(map(str, DEVICES))!r}]:\n"
         "    for act in (lambda p: os.chmod(p, 0o640), lambda p: os.chown(p, 0, 1)):\n"
         "        try: act(path)\n"
         "        except OSError: pass\n"
     )
     (root / "modes.py").write_text(program)
-    plain = "; ".join(f"chmod 640 {path} /proc/1/fd/0 /proc/self/fd/0" for path in devices)
-    try:
-        for command in (f"{sys.executable} modes.py", plain):
-            await run(confined, command, root, nonce)
-            assert [(device.lstat().st_mode, device.lstat().st_uid) for device in devices] == before
-    finally:
-        for device, (mode, _) in zip(devices, before, strict=True):
-            if device.lstat().st_mode != mode:
-                device.chmod(mode & 0o777)
+    plain = "; ".join(f"chmod 640 {path} /proc/1/fd/0 /proc/self/fd/0" for path in DEVICES)
+    for command in (f"{sys.executable} modes.py", plain):
+        await run(confined, command, root, nonce)
+        assert modes_of_devices() == device_modes
+
+
+def test_a_device_that_is_not_as_usual_is_not_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command of another process may just have changed it."""
+    if os.geteuid():
+        pytest.skip("only root can change devices")
+    monkeypatch.setattr(devices, "_modes", lambda: {"/dev/null": 0o640, "/dev/zero": 0o666})
+    assert devices.device_modes.__wrapped__() == {"/dev/zero": 0o666}
 
 
 async def test_shared_memory_is_private(confined: Confined, root: Path, nonce: str) -> None:

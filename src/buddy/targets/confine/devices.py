@@ -10,12 +10,18 @@ from contextlib import suppress
 from functools import cache
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+USUAL = 0o666
 
 
 @cache
 def device_modes() -> dict[str, int]:
-    """As they were when this process first needed them; empty for users who could not change them."""
-    return _modes() if os.geteuid() == 0 else {}
+    """As they were when this process first needed them; empty for users who could not change them.
+
+    One that was not open to all, as it is everywhere, is left out: a command of another process may have changed it.
+    """
+    if os.geteuid() != 0:
+        return {}
+    return {path: mode for path, mode in _modes().items() if mode & USUAL == USUAL}
 
 
 def restore_devices(modes: dict[str, int]) -> list[str]:
