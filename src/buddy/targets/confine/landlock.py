@@ -95,6 +95,7 @@ def run(words: "Sequence[str]", supervise: "Callable[[Sequence[str]], NoReturn]"
         child = os.fork()
         if child:
             _reap(child)
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         for ignored in (PIPE, FILE_SIZE):  # by Python; what this becomes should not
             _libc.signal(ignored, DEFAULT)
         os.execvp(request.argv[0], request.argv)  # noqa: S606 - what it was asked to become

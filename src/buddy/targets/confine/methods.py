@@ -16,7 +16,7 @@ Wrap = Callable[[Plan, Sequence[str], str], list[str]]
 _OWN = "import sys; sys.path.append(sys.argv[1]); "
 _START = (sys.executable, "-I", "-S", "-c")
 SUPERVISE = (*_START, _OWN + "from supervisor import main; main(sys.argv[2:])", OWN_CODE)
-# Landlock's helper is Python already, so it becomes the supervisor instead of starting it.
+# Landlock's helper is Python already, so it becomes the supervisor instead of starting it, and opens the empty input.
 _CONFINE = "from landlock import main; from supervisor import main as supervise; main(sys.argv[2:], supervise)"
 LANDLOCK = (*_START, _OWN + _CONFINE, OWN_CODE)
 FORK_SERVER = (*_START, _OWN + "from fork_server import serve; serve()", OWN_CODE)
@@ -27,10 +27,15 @@ MAX_FILTER = 1 << 16
 NO_INPUT = ("/bin/sh", "-c", 'exec "$@" </dev/null', "sh")
 
 
-def wrap_with_landlock(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
-    is_supervised = tuple(argv[: len(SUPERVISE)]) == SUPERVISE
-    inner = argv[len(SUPERVISE) :] if is_supervised else argv
-    return [*LANDLOCK, "supervised" if is_supervised else "plain", *_plan_words(plan), cwd, *inner]
+def _with_landlock(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
+    if plan.filter is not None:
+        return [*LANDLOCK, "plain", *_plan_words(plan), cwd, *argv]
+    return [*LANDLOCK, "supervised", *_plan_words(plan), cwd, *_supervisor_words(plan), *argv]
+
+
+def _with_bubblewrap(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
+    outer = NO_INPUT if plan.filter is not None else (*SUPERVISE, *_supervisor_words(plan))
+    return bubblewrap.wrap(plan, [*outer, *argv], cwd)
 
 
 def _plan_words(plan: Plan) -> list[str]:
@@ -43,13 +48,12 @@ def _plan_words(plan: Plan) -> list[str]:
 
 LANDLOCK_METHOD = "landlock"
 # The fastest first: its helper waits for the next command (`standby.py`), so nothing has to start.
-METHODS: dict[str, Wrap] = {LANDLOCK_METHOD: wrap_with_landlock, "bubblewrap": bubblewrap.wrap}
+METHODS: dict[str, Wrap] = {LANDLOCK_METHOD: _with_landlock, "bubblewrap": _with_bubblewrap}
 
 
 def confine(how: str, plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
     """The command line that runs `argv` confined: under the filter of the plan, or with a supervisor of its sockets."""
-    inner = [*NO_INPUT, *argv] if plan.filter is not None else _supervise(plan, argv)
-    return METHODS[how](plan, inner, cwd)
+    return METHODS[how](plan, argv, cwd)
 
 
 @contextmanager
@@ -73,13 +77,12 @@ def simple_filter(plan: Plan) -> Generator[Plan]:
         os.close(opened)
 
 
-def _supervise(plan: Plan, argv: Sequence[str]) -> list[str]:
+def _supervisor_words(plan: Plan) -> list[str]:
     machine = _machine()
     program = seccomp.build_filter(machine, supervised=True).hex()
     network = "network" if plan.network else "none"
     limits = ":".join(map(str, resource_limits()))
-    words = (program, str(machine.seccomp), ":".join(plan.private), network, limits)
-    return [*SUPERVISE, *words, *argv]
+    return [program, str(machine.seccomp), ":".join(plan.private), network, limits]
 
 
 def _machine() -> seccomp.Machine:
