@@ -8,7 +8,10 @@ import os
 import subprocess
 import threading
 import time
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -26,31 +29,50 @@ GIT_SECONDS = 5.0
 SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 
 
+class Names:
+    """Names in which a text is looked for, without regard to case: all at once, in one text with a line for each."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        lines = [name.lower() for name in names]
+        self._text = "\n".join(lines)
+        self._starts = array("Q", accumulate((len(line) + 1 for line in lines), initial=0))
+
+    def containing(self, part: str) -> Iterator[tuple[str, str]]:
+        """Each name in lower case and as it is; `part` is in lower case, and on one line."""
+        at = self._text.find(part) if self._names else -1
+        while at >= 0:
+            number = bisect_right(self._starts, at) - 1
+            start, after = self._starts[number], self._starts[number + 1]
+            yield self._text[start : after - 1], self._names[number]
+            at = self._text.find(part, after)
+
+
 class WorkspaceFiles:
     """The files of a workspace, cached for a few seconds; safe to use from any thread."""
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._names: list[tuple[str, str]] = []  # each as it is compared, and as it is
+        self._names = Names([])
         self._read_at = 0.0
         self._lock = threading.Lock()
 
     def matching(self, part: str) -> list[str]:
         """Names that contain the text: first those whose file name starts with it, then shorter before longer."""
         wanted = part.lower()
-        found = [names for names in self._all() if wanted in names[0]]
 
         def rank(names: tuple[str, str]) -> tuple[bool, bool, int, str]:
             lower, name = names
             return (not lower.rpartition("/")[2].startswith(wanted), not lower.startswith(wanted), len(name), name)
 
+        found = self._all().containing(wanted)
         return [name for _, name in heapq.nsmallest(MAX_MATCHES, found, key=rank)]
 
-    def _all(self) -> list[tuple[str, str]]:
+    def _all(self) -> Names:
         with self._lock:
             now = time.monotonic()
             if not self._read_at or now - self._read_at > CACHE_SECONDS:
-                self._names = [(name.lower(), name) for name in self._read() if escape(name) == name]
+                self._names = Names([name for name in self._read() if escape(name) == name])
                 self._read_at = now
             return self._names
 
