@@ -69,4 +69,10 @@ class Database(Protocol):
 
 
 def connect(path: Path, flags: int) -> Database:
-    return apsw.Connection(str(path), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
+    """Open a file that must not be a link; the directories on the way to it may be."""
+    return apsw.Connection(direct(path), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
+
+
+def direct(path: Path) -> str:
+    """The path as SQLite accepts it, which refuses links anywhere on the way."""
+    return str(path.parent.resolve() / path.name)
