@@ -38,6 +38,8 @@ from buddy.sessions.handing_over import announce, hold, settle
 from buddy.targets.confine.deferred import prove_if_unknown
 
 STOP_SECONDS = 10.0
+# Objects after which garbage is looked for among the newest: a pass takes a few milliseconds, and everyone waits.
+COLLECT_AFTER = (20_000, 100, 20)
 
 log = logging.getLogger("buddy.daemon")
 
@@ -133,6 +135,7 @@ class _Daemon:
         log.info("configuration %s", self._runtime.configuration.describe())
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
         gc.freeze()  # what the start allocated stays, so the collector can skip it
+        gc.set_threshold(*COLLECT_AFTER)
         server = await loop.create_unix_server(lambda: _AcceptedLink(self._runtime), sock=listening, backlog=BACKLOG)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._web.serve(*web) if web is not None else self._web.reopen())
