@@ -4,9 +4,9 @@ Invariants: a file under the final name has a schema, because a new one is built
 place; a file that is not ours, damaged or from a newer version is left as it is and named in the error.
 """
 
-import contextlib
 import os
 import stat
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import apsw
@@ -14,6 +14,7 @@ import apsw
 from buddy.errors import UserError
 from buddy.log.contract import searched_text
 from buddy.log.database import Database, connect
+from buddy.log.state_use import StateUse
 from buddy.protocol.titles import title_of
 
 APPLICATION_ID = 0x42756464
@@ -132,8 +133,11 @@ CREATE INDEX sessions_of_user ON sessions (user, used_hour) WHERE user IS NOT NU
 MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH)
 
 
-def open_database(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
-    """Open the one connection that writes, after creating or migrating the database."""
+def open_database(path: Path, busy_seconds: float = BUSY_SECONDS, use: StateUse | None = None) -> Database:
+    """Open the one connection that writes, after creating or migrating the database.
+
+    It is migrated only while no other process has `use` of it: that one may be older.
+    """
     try:
         if not os.path.lexists(path):
             _create(path)
@@ -141,7 +145,9 @@ def open_database(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
         db = _connect(path, apsw.SQLITE_OPEN_READWRITE, busy_seconds)
         try:
             _check_identity(db, path)
-            _migrate(db)
+            if db.pragma("user_version") < len(MIGRATIONS):
+                with nullcontext() if use is None else use.alone():
+                    _migrate(db)
         except BaseException:
             db.close()
             raise
@@ -230,7 +236,7 @@ def _create(path: Path) -> None:
         _migrate(db)
         db.execute("PRAGMA journal_mode = WAL")
         db.close()
-        with contextlib.suppress(FileExistsError):
+        with suppress(FileExistsError):
             path.hardlink_to(building)
     finally:
         building.unlink()

@@ -31,6 +31,7 @@ from buddy.log.contract import (
 from buddy.log.database import Database
 from buddy.log.room import MIN_FREE, DiskSpace
 from buddy.log.schema import BUSY_SECONDS, open_database, open_reader
+from buddy.log.state_use import StateUse
 from buddy.log.statedir import make_private_dir
 from buddy.log.waiters import Waiters
 from buddy.log.writer import Result, Writer
@@ -69,12 +70,15 @@ class SqliteLog:
 
     is_inbox_private = True
 
-    def __init__(self, state_dir: Path, clock: Callable[[], int], busy_seconds: float, min_free: int) -> None:
+    def __init__(
+        self, state_dir: Path, use: StateUse, clock: Callable[[], int], busy_seconds: float, min_free: int
+    ) -> None:
         path = self._path = state_dir / DATABASE
         self._clock = clock
         self._waiters = Waiters()
         self._appends = Appends(self._waiters.wake)
-        self._writer = Writer(open_database(path, busy_seconds), path, busy_seconds, self._appends)
+        self._use = use
+        self._writer = Writer(open_database(path, busy_seconds, use), path, busy_seconds, self._appends)
         self._reader = open_reader(path, busy_seconds)
         self._blobs = FileBlobs(state_dir / "blobs")
         self._room = DiskSpace(state_dir, min_free)
@@ -91,12 +95,19 @@ class SqliteLog:
         """Open the log in `state_dir`, creating what is missing; UserError if that is unsafe or impossible."""
         make_private_dir(state_dir)
         make_private_dir(state_dir / "blobs")
-        return cls(state_dir, clock, busy_seconds, min_free)
+        use = StateUse(state_dir, busy_seconds)
+        try:
+            use.share()
+            return cls(state_dir, use, clock, busy_seconds, min_free)
+        except BaseException:
+            use.end()
+            raise
 
     async def close(self) -> None:
         self._reader.close()
         self._waiters.wake_all()
         await self._writer.close()
+        self._use.end()
 
     def has_room(self) -> bool:
         return self._room.is_enough()
