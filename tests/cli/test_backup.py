@@ -1,18 +1,23 @@
 """`buddy backup` and `buddy restore`: a copy while the daemon works, after it was killed, and what is refused."""
 
 import asyncio
+import hashlib
 import json
+import os
+import shlex
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from buddy.log.state_use import StateUse
 from tests.daemon.test_recovery import violations
 from tests.daemon.test_restart import begin
 from tests.harness.daemon import Daemon
 from tests.harness.logs import read_state_dir
-from tests.harness.processes import wait_until
+from tests.harness.processes import BUDDY, clean_environment, wait_until
 from tests.harness.scripts import MARK, section, shell
 
 SCRIPT = [
@@ -107,6 +112,106 @@ def test_sessions_that_are_there_are_moved_away_and_never_overwritten(tmp_path: 
     [moved] = tmp_path.glob("state.before-*")
     assert (moved / "buddy.db").exists()
     assert daemon.run("exec", "-c", "count").code == 0
+
+
+def test_a_place_behind_a_link_is_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "home").symlink_to("real")
+    daemon, copy = Daemon(tmp_path / "home", script=SCRIPT), tmp_path / "home" / "copy"
+    assert daemon.run("exec", "count").out.strip() == "one two three"
+    assert daemon.run("backup", str(copy)).code == 0
+    assert daemon.run("restore", str(copy), "--replace").code == 0
+    with daemon:
+        assert daemon.run("exec", "-c", "count").code == 0
+
+
+def test_nothing_is_replaced_that_another_process_uses(tmp_path: Path) -> None:
+    daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
+    assert daemon.run("exec", "count").code == 0
+    assert daemon.run("backup", str(copy)).code == 0
+    with daemon.spawn("exec", "work", "--approve", "all") as command:
+        wait_until((daemon.workspace / "started").exists, "the command to start")
+        done = daemon.run("restore", str(copy), "--replace")
+        assert (done.code, "another Buddy process uses" in done.err) == (75, True), done.err
+        command.signal(signal.SIGINT)
+        command.process.wait()
+    assert daemon.run("restore", str(copy), "--replace").code == 0
+
+
+@pytest.mark.slow
+def test_nothing_starts_while_it_is_restored(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    assert daemon.run("exec", "count").code == 0
+    use = StateUse(daemon.state_dir, wait=0)
+    with use.alone():
+        done = daemon.run("exec", "count")
+        assert (done.code, "being restored" in done.err) == (75, True), done.err
+    use.end()
+    assert daemon.run("exec", "count").code == 0
+
+
+def test_only_an_empty_place_or_a_state_of_buddy_is_replaced(tmp_path: Path) -> None:
+    daemon, copy, place = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy", tmp_path / "place"
+    assert daemon.run("exec", "count").code == 0
+    assert daemon.run("backup", str(copy)).code == 0
+    place.mkdir(mode=0o700)
+    (place / "precious").write_text("x")
+    for flags in ([], ["--replace"]):
+        done = daemon.run("restore", str(copy), "--state-dir", str(place), *flags)
+        assert (done.code, "is not empty" in done.err) == (64, True), done.err
+    (place / "precious").rename(place / "memory.db")
+    assert daemon.run("restore", str(copy), "--state-dir", str(place)).code == 64
+    assert daemon.run("restore", str(copy), "--state-dir", str(place), "--replace").code == 0
+    [moved] = tmp_path.glob("place.before-*")
+    assert (moved / "memory.db").read_text() == "x"
+    assert daemon.run("exec", "-c", "count", "--state-dir", str(place)).code == 0
+
+
+def test_a_mount_point_can_be_restored(tmp_path: Path) -> None:
+    if os.geteuid() or shutil.which("unshare") is None:
+        pytest.skip("only root can mount something")
+    daemon, copy, place = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy", tmp_path / "place"
+    assert daemon.run("exec", "count").code == 0
+    assert daemon.run("backup", str(copy)).code == 0
+    place.mkdir(mode=0o700)
+    restored = shlex.join([*BUDDY, "restore", str(copy), *daemon.places()[:2], "--state-dir", str(place)])
+    script = (
+        f"mount -t tmpfs -o mode=700 none {place} && {restored} && {restored} --replace && ls {place} {place}/before-*"
+    )
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-ec", script],
+        capture_output=True,
+        text=True,
+        env=clean_environment(HOME=str(tmp_path)),
+        check=False,
+    )
+    assert (done.returncode, done.stdout.count("buddy.db\n")) == (0, 2), done.stderr
+
+
+def test_a_damaged_undo_store_is_left_out_and_said(tmp_path: Path) -> None:
+    daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
+    assert daemon.run("exec", "large", "--approve", "all").code == 0
+    damaged = daemon.state_dir / "checkpoints" / "checkpoints.db"
+    damaged.write_bytes(damaged.read_bytes()[:100] + b"x" * 5000)
+    (daemon.state_dir / "web-token").write_text("secret")
+    done = daemon.run("backup", str(copy))
+    assert (done.code, f"{damaged} is damaged" in done.err) == (0, True), done.err
+    assert not list(copy.rglob("checkpoints.db")) + list(copy.rglob("web-token"))
+    assert daemon.run("restore", str(copy), "--replace").code == 0
+    assert daemon.run("exec", "-c", "count").code == 0
+
+
+@pytest.mark.parametrize("path", ["a\\u0000b", "other"])
+def test_a_manifest_that_names_nothing_useful_is_refused(tmp_path: Path, path: str) -> None:
+    daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
+    copy.mkdir()
+    (copy / "other").write_text("x")
+    digest = hashlib.sha256(b"x").hexdigest()
+    described = f'{{"path": "{path}", "size": 1, "sha256": "{digest}"}}'
+    (copy / "backup.json").write_text(f'{{"version": "0", "schema": 1, "createdAt": 1, "files": [{described}]}}')
+    done = daemon.run("restore", str(copy))
+    assert (done.code, done.err.count("\n"), "error: " in done.err) == (64, 2, True), done.err
+    assert not daemon.state_dir.exists()
 
 
 def test_a_backup_that_is_killed_leaves_nothing_under_its_name(tmp_path: Path) -> None:
