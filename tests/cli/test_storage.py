@@ -64,6 +64,17 @@ def test_it_shows_what_each_part_and_the_largest_sessions_take(tmp_path: Path) -
     assert large in text
 
 
+def test_a_log_that_cannot_be_one_is_refused_without_a_traceback(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    daemon.state_dir.mkdir(mode=0o700, parents=True)
+    (daemon.state_dir / "buddy.db").touch()
+    for command in (["storage"], ["storage", "prune", "--older-than", "90d", "--dry-run"]):
+        refused = daemon.run(*command)
+        assert refused.code == 64
+        assert refused.err.startswith(f"error: {daemon.state_dir / 'buddy.db'} is empty, so it is not a Buddy log\n")
+    assert (daemon.state_dir / "buddy.db").stat().st_size == 0
+
+
 @pytest.mark.slow
 def test_pruning_by_age_removes_sessions_that_nobody_has_used_since(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, script=SCRIPT)

@@ -99,13 +99,26 @@ def test_a_state_directory_of_a_newer_buddy_is_refused_and_left_as_it_is(tmp_pat
     path = daemon.state_dir / "buddy.db"
     db = connect(path, WRITABLE)
     db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    db.execute("ALTER TABLE sessions RENAME TO conversations")
     db.execute("PRAGMA journal_mode = DELETE")
     db.close()
     content = path.read_bytes()
-    for command in (["daemon", "start"], ["exec", "count"], ["session", "list"]):
+    prune = ["storage", "prune", "--older-than", "1d"]
+    for command in (
+        ["daemon", "start"],
+        ["exec", "count"],
+        ["session", "list"],
+        ["storage"],
+        [*prune, "--dry-run"],
+        [*prune, "--yes"],
+    ):
         refused = daemon.run(*command)
         assert refused.code == 64
         assert re.search(r"newer Buddy \(schema \d+, this one knows \d+\)", refused.err), refused.err
         assert "hint: upgrade Buddy" in refused.err
+    checked = daemon.run("doctor")
+    assert checked.code == 1
+    assert re.search(r"fail +sessions +.* was written by a newer Buddy \(schema .*\)\n +hint: upgrade", checked.out)
+    assert "buddy resume" not in checked.out
     assert path.read_bytes() == content
     shutil.rmtree(daemon.state_dir)

@@ -157,10 +157,16 @@ def open_database(path: Path, busy_seconds: float = BUSY_SECONDS, use: StateUse 
 
 
 def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
-    """Open a connection that cannot write."""
+    """Open a connection that cannot write, to a database that exists; an older schema is not migrated."""
     try:
+        _check_file(path)
         db = _connect(path, apsw.SQLITE_OPEN_READONLY, busy_seconds)
-        db.execute("PRAGMA query_only = 1")
+        try:
+            _check_identity(db, path)
+            db.execute("PRAGMA query_only = 1")
+        except BaseException:
+            db.close()
+            raise
     except apsw.Error as error:
         raise explain(error, path) from error
     return db
