@@ -96,6 +96,18 @@ def test_pruning_by_age_removes_sessions_that_nobody_has_used_since(tmp_path: Pa
     assert daemon.run("exec", "--session", new, "small").code == 0
 
 
+def test_an_age_without_a_unit_is_refused(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    session_id = run_session(daemon, "small")
+    make_old(daemon, session_id, 2)
+    for age in ("90", "1.5", " 90 "):
+        refused = daemon.run("storage", "prune", "--older-than", age, "--yes")
+        assert refused.code == 64
+        unit = f"{age.strip()}d for days; the units are s, m, h and d"
+        assert refused.err == f"error: --older-than: {age!r} has no unit\nhint: {unit}\n"
+    assert listed(daemon) == {session_id}
+
+
 def test_pruning_by_size_removes_the_oldest_first_and_no_active_session() -> None:
     sessions = [
         SessionUsage(f"sess_{number}", "", "running" if number == 1 else "idle", number, 1, 100) for number in range(5)

@@ -148,13 +148,19 @@ def _removal(options: Options) -> Removal:
             "say what to remove: --older-than DURATION, --max-size SIZE, or both",
             hint="buddy storage prune --older-than 90d --dry-run",
         )
-    before = None
-    if options.older_than is not None:
-        seconds = parse_duration(options.older_than)
-        if seconds is None:
-            raise UserError(f"--older-than: {options.older_than!r} is not a duration", hint="such as 12h or 90d")
-        before = int((time.time() - seconds) * 1000)
+    before = None if options.older_than is None else int((time.time() - _parse_age(options.older_than)) * 1000)
     return Removal(before, None if options.max_size is None else parse_size(options.max_size))
+
+
+def _parse_age(text: str) -> float:
+    """An age in seconds. Unlike elsewhere, it needs a unit: taken as seconds, a number of days removes everything."""
+    seconds = parse_duration(text)
+    if seconds is None:
+        raise UserError(f"--older-than: {text!r} is not a duration", hint="such as 12h or 90d")
+    if text.strip()[-1].isdigit():
+        hint = f"{text.strip()}d for days; the units are s, m, h and d"
+        raise UserError(f"--older-than: {text!r} has no unit", hint=hint)
+    return seconds
 
 
 def _confirm(count: int, size: int) -> bool:

@@ -19,7 +19,7 @@ def add_storage(commands: "Subparsers") -> None:
     )
     parser.add_argument("--limit", type=whole_number, default=10, metavar="N", help="sessions to show (default 10)")
     pruning = add(parser.add_subparsers(title="actions", metavar="ACTION"), "prune", "remove old sessions")
-    pruning.add_argument("--older-than", metavar="DURATION", help="sessions that were not used for this long")
+    pruning.add_argument("--older-than", metavar="DURATION", help="sessions not used for this long, such as 90d")
     pruning.add_argument("--max-size", metavar="SIZE", help="the oldest until the rest takes this much, such as 5GB")
     pruning.add_argument("--dry-run", action="store_true", help="only show what would be removed")
     pruning.add_argument("-y", "--yes", action="store_true", help="do not ask")
