@@ -140,7 +140,12 @@ def test_doctor_mentions_a_state_directory_that_has_grown_large(tmp_path: Path) 
     check = check_storage(daemon.state_dir, StorageSettings(), large=1000)
     assert check.status == "warn"
     assert "buddy storage prune" in check.hint
-    assert check_storage(daemon.state_dir, StorageSettings(keep_days=30), large=1000).status == "ok"
+    aged = check_storage(daemon.state_dir, StorageSettings(keep_days=30), large=1000)
+    assert (aged.status, "kept for 30 days" in aged.text) == ("warn", True)
+    assert "max_total_mb in [storage]" in aged.hint
+    assert check_storage(daemon.state_dir, StorageSettings(keep_days=30)).status == "ok"
+    capped = check_storage(daemon.state_dir, StorageSettings(keep_days=30, max_total_mb=1), large=1000)
+    assert (capped.status, capped.text.endswith("kept for 30 days, up to 1 MiB")) == ("ok", True)
 
 
 def test_sizes_are_read_and_written_as_people_do() -> None:

@@ -20,8 +20,12 @@ def check_storage(state_dir: Path, settings: StorageSettings, large: int = LARGE
     if settings.keep_days or settings.max_total_mb:
         days = f"sessions are kept for {settings.keep_days} days" if settings.keep_days else ""
         size = f"up to {settings.max_total_mb} MiB" if settings.max_total_mb else ""
-        return Check("storage", "ok", f"{text}; {', '.join(filter(None, (days, size)))}")
-    if used.total < large:
+        text = f"{text}; {', '.join(filter(None, (days, size)))}"
+    # With a cap, the user has said how much is too much. An age alone limits no size.
+    if used.total < large or settings.max_total_mb:
         return Check("storage", "ok", text)
+    if settings.keep_days:
+        hint = "buddy storage shows what takes it, max_total_mb in [storage] limits it"
+        return Check("storage", "warn", f"{text}, however much they take", hint)
     hint = "buddy storage shows what takes it, buddy storage prune removes old sessions, [storage] does so every day"
     return Check("storage", "warn", f"{text}; nothing is removed by itself", hint)
