@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+import re
 
+import apsw
 import msgspec
 import pytest
 from msgspec import Struct
 
+from buddy.log.database import connect
+from buddy.memory.schema import FILE, VERSION
 from tests.harness.fake_model import Answer, FakeModel, Request, answer_to, says
 from tests.harness.home import Home
 from tests.harness.processes import wait_until
@@ -47,6 +51,23 @@ def test_what_was_said_is_found_and_can_be_forgotten(home: Home) -> None:
     assert "release train" in home.run("memory", "search", "release train").out
     assert home.run("memory", "forget", str(match.id)).code == 0
     assert "tuesdays" not in home.run("memory", "search", "release train").out
+
+
+def test_the_index_of_a_newer_version_is_left_alone_and_named(home: Home) -> None:
+    home.script({"text": "noted"})
+    assert home.run("exec", "the release train leaves on tuesdays").code == 0
+    first_match(home, "release train")
+    path = home.state / FILE
+    db = connect(path, apsw.SQLITE_OPEN_READWRITE)
+    db.execute(f"PRAGMA user_version = {VERSION + 1}")
+    db.close()
+    content = path.read_bytes()
+    assert home.run("exec", "when does it leave?").code == 0
+    found = home.run("memory", "search", "release train")
+    assert (found.code, found.out) == (64, "")
+    assert f"{path} was written by a newer Buddy" in found.err
+    assert re.search(r"warn +memory +.* was written by a newer Buddy.*\n +hint: upgrade", home.run("doctor").out)
+    assert path.read_bytes() == content
 
 
 def test_only_this_directory_is_searched_unless_all_are(home: Home) -> None:

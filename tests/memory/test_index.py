@@ -12,7 +12,7 @@ from buddy.log.database import connect
 from buddy.memory.embedders import Embedder
 from buddy.memory.hybrid import Weights
 from buddy.memory.index import Index, IndexProgress, MemoryHit, MemoryScope, Page
-from buddy.memory.schema import FILE
+from buddy.memory.schema import FILE, VERSION
 from buddy.memory.search import MemoryQuery, Search
 from buddy.memory.sources import SessionText
 from buddy.memory.wordllama import WordLlama
@@ -151,6 +151,20 @@ def test_another_programs_database_is_rebuilt(tmp_path: Path) -> None:
     (tmp_path / FILE).chmod(0o600)
     add(Index(tmp_path / FILE), "sess_1", "red paint")
     assert len(find(tmp_path, "paint")) == 1
+
+
+def test_the_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    index = Index(tmp_path / FILE)
+    add(index, "sess_1", "red paint")
+    index.close()
+    db = connect(tmp_path / FILE, apsw.SQLITE_OPEN_READWRITE)
+    db.execute(f"PRAGMA user_version = {VERSION + 1}")
+    db.close()
+    content = (tmp_path / FILE).read_bytes()
+    with pytest.raises(UserError, match="newer Buddy") as refused:
+        Index(tmp_path / FILE)
+    assert "upgrade Buddy" in refused.value.hint
+    assert (tmp_path / FILE).read_bytes() == content
 
 
 def test_a_link_is_refused(tmp_path: Path) -> None:

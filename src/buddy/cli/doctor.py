@@ -43,6 +43,8 @@ from buddy.log.interrupted import find_interrupted
 from buddy.log.room import MIN_FREE
 from buddy.log.sqlite import DATABASE
 from buddy.log.statedir import check_private
+from buddy.memory.schema import FILE as MEMORY
+from buddy.memory.schema import check_version, open_index_reader
 from buddy.models.login.issuer import find_issuer
 from buddy.models.login.tokens import AuthFile
 from buddy.models.script import load_script
@@ -84,6 +86,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
     else:
         yield check_storage(places.state_dir, config.storage)
         yield check_checkpoints(places.state_dir, config.checkpoints)
+        yield from _memory(config, places.state_dir / MEMORY)
         yield _configuration(config, places)
         yield from _shared_log(log_url_of(config, os.environ, options.log))
         yield from _rules(config)
@@ -159,6 +162,22 @@ def _configuration(config: Config, places: Places) -> Check:
             f"{config.source} ({len(config.models)} {'profile' if len(config.models) == 1 else 'profiles'})",
         )
     return Check("config", "info", f"no {places.config_dir / 'buddy.toml'}; defaults and environment are used")
+
+
+def _memory(config: Config, path: Path) -> Iterator[Check]:
+    """Only what is wrong with the index of past conversations."""
+    if not config.memory.enabled or not path.exists():
+        return
+    try:
+        db = open_index_reader(path)
+        try:
+            check_version(db, path)
+        finally:
+            db.close()
+    except UserError as error:
+        yield Check("memory", "warn", str(error), error.hint)
+    except apsw.Error as error:
+        yield Check("memory", "warn", f"{path} cannot be read: {error}", "it is rebuilt from the log when it is used")
 
 
 def _rules(config: Config) -> Iterator[Check]:

@@ -1,9 +1,10 @@
 """The file of the index: its tables, and how it is opened.
 
-Invariants: the file is a cache of the log with mode 0600, so one that is damaged or of another version is deleted and
-rebuilt; only texts that were forgotten on request would come back that way.
+Invariants: the file is a cache of the log with mode 0600, so one that is damaged or not ours is deleted and rebuilt;
+only texts that were forgotten on request come back that way, so the file of a newer version is left alone.
 """
 
+import logging
 import os
 import stat
 from pathlib import Path
@@ -42,13 +43,16 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT 
 # Older files do not have it, and work without it.
 _INDEX = "CREATE INDEX IF NOT EXISTS chunks_of_project ON chunks (project)"
 
+log = logging.getLogger("buddy.memory")
+
 
 def open_index(path: Path) -> Database:
-    """Open the index for writing; create it if there is none that can be used."""
+    """Open the index for writing; create it if there is none that can be used. UserError if it is a newer version's."""
     _make_file(path)
     try:
         return _open(path)
-    except (apsw.NotADBError, apsw.CorruptError, _WrongVersion):
+    except (apsw.NotADBError, apsw.CorruptError, _NotOurs) as error:
+        log.warning("%s is rebuilt, with texts that were forgotten: %s", path, error)
         for name in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
             name.unlink(missing_ok=True)
         _make_file(path)
@@ -62,14 +66,24 @@ def open_index_reader(path: Path) -> Database:
     return db
 
 
-class _WrongVersion(Exception):
-    """The file has another version's tables."""
+def check_version(db: Database, path: Path) -> None:
+    """UserError if a newer version wrote the file."""
+    if db.pragma("application_id") == APPLICATION_ID and db.pragma("user_version") > VERSION:
+        raise UserError(
+            f"{path} was written by a newer Buddy, so nothing is recalled or remembered",
+            hint="upgrade Buddy; or remove the file, then it is rebuilt, with texts that were forgotten",
+        )
+
+
+class _NotOurs(Exception):
+    """The file has tables of something else."""
 
 
 def _open(path: Path) -> Database:
     db = connect(path, apsw.SQLITE_OPEN_READWRITE)
     try:
         db.set_busy_timeout(BUSY_MS)
+        check_version(db, path)
         _check(db.execute("PRAGMA journal_mode = WAL").get, "wal")
         db.execute("PRAGMA synchronous = NORMAL")
         # The next process reads the complete write-ahead log before it finds anything, so it is kept short.
@@ -85,7 +99,7 @@ def _open(path: Path) -> Database:
 
 def _check(found: object, wanted: object) -> None:
     if found != wanted:
-        raise _WrongVersion(f"{found!r}, not {wanted!r}")
+        raise _NotOurs(f"{found!r}, not {wanted!r}")
 
 
 def _prepare(db: Database) -> None:
