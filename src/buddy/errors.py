@@ -126,3 +126,12 @@ class Undecidable(LogError):
 
 class StorageFull(LogError):
     """The disk has no space for the next record."""
+
+
+REPLACED = "Buddy was upgraded or removed while this process was running"
+REPLACED_HINT = "buddy daemon restart; its runs continue"
+
+
+def is_replaced(error: Exception) -> bool:
+    """Whether a part of Buddy could not be loaded, because its files are not those it was started from."""
+    return isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "buddy"

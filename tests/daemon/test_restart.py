@@ -14,7 +14,7 @@ from tests.harness import daemon as harness
 from tests.harness.checker import Received
 from tests.harness.clients import attach, connect, send, start
 from tests.harness.daemon import Daemon
-from tests.harness.processes import PATIENCE, wait_until
+from tests.harness.processes import PATIENCE, SOURCES, wait_until
 from tests.harness.scripts import MARK, section, shell
 
 SCRIPT = [
@@ -216,3 +216,20 @@ def test_without_a_daemon_one_is_started(tmp_path: Path) -> None:
     assert daemon.run("daemon", "restart", "--wait", "soon").code == 64
     assert "at most 1h" in daemon.run("daemon", "restart", "--wait", "2h").err
     assert daemon.run("daemon", "stop").code == 0
+
+
+def test_a_daemon_whose_files_were_replaced_says_so(tmp_path: Path) -> None:
+    sources = tmp_path / "sources"
+    shutil.copytree(SOURCES / "buddy", sources / "buddy", ignore=shutil.ignore_patterns("__pycache__"))
+    daemon = Daemon(tmp_path / "daemon", script=SCRIPT)
+    daemon.start(PYTHONPATH=str(sources))
+    try:
+        (sources / "buddy").rename(sources / "gone")
+        failed = daemon.run("exec", "count")
+        said = "error: Buddy was upgraded or removed while this process was running\nhint: buddy daemon restart"
+        assert (failed.code, said in failed.err) == (1, True), failed.err
+        (sources / "gone").rename(sources / "buddy")
+        assert daemon.run("daemon", "restart").code == 0
+        assert daemon.run("exec", "count").code == 0
+    finally:
+        daemon.stop()

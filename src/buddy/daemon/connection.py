@@ -24,7 +24,7 @@ from buddy.daemon.link import LineTooLong, ServerLink
 from buddy.daemon.logfile import session_in_log
 from buddy.daemon.long_requests import LongRequests
 from buddy.daemon.pump import LineCache, Pump
-from buddy.daemon.refusals import error_info, scrub_kind
+from buddy.daemon.refusals import error_info, explain_bug, scrub_kind
 from buddy.daemon.roles import Roles
 from buddy.errors import LogError, ProtocolError, SessionElsewhere, StorageFull, UserError
 from buddy.log.contract import Log
@@ -172,10 +172,10 @@ class PeerConnection:
         except LogError as error:
             code = "STORAGE_FULL" if isinstance(error, StorageFull) else "INTERNAL_ERROR"
             wrong = ProtocolError(code, str(error) or "the log refused the write", retryable=True)
-        except Exception:
+        except Exception as error:
             # The only broad except here: a bug fails the request, not the connection or the daemon.
             log.exception("%s failed", request.type)
-            wrong = ProtocolError("INTERNAL_ERROR", "internal error; see the daemon's log", retryable=True)
+            wrong = explain_bug(error)
         else:
             return _response(request, reply, session_id)
         return self._refusal(request.request_id, request.type, wrong, _sent(request))

@@ -8,7 +8,7 @@ import re
 
 import msgspec
 
-from buddy.errors import ProtocolError
+from buddy.errors import REPLACED, REPLACED_HINT, ProtocolError, is_replaced
 from buddy.protocol.shapes import ErrorInfo
 from buddy.scrub import Scrubber
 from buddy.scrub.marks import MARK
@@ -25,6 +25,13 @@ def error_info(scrubber: Scrubber, error: ProtocolError, sent: bytes = b"") -> E
     message = scrub_echo(scrubber, error.message or error.code, sent)
     detail = None if error.detail is None else scrub_echo(scrubber, error.detail, sent)
     return ErrorInfo(error.code, message, error.retryable, detail)
+
+
+def explain_bug(error: Exception) -> ProtocolError:
+    """The answer to an error that nobody expected; the daemon's log has all of it."""
+    if is_replaced(error):
+        return ProtocolError("INTERNAL_ERROR", REPLACED, retryable=True, detail=REPLACED_HINT)
+    return ProtocolError("INTERNAL_ERROR", "internal error; see the daemon's log", retryable=True)
 
 
 def scrub_kind(scrubber: Scrubber, kind: str) -> str:

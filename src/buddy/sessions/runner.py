@@ -13,7 +13,15 @@ from buddy.backends.budget import BudgetExceeded, used_up
 from buddy.backends.contract import Backend, Run
 from buddy.backends.interrupted import end_started_calls
 from buddy.backends.runstate import OpenCall
-from buddy.errors import LogError, OutcomeUnknown, ProviderError, RunEnded
+from buddy.errors import (
+    REPLACED,
+    REPLACED_HINT,
+    LogError,
+    OutcomeUnknown,
+    ProviderError,
+    RunEnded,
+    is_replaced,
+)
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.codes import EXIT_ACCEPTANCE, EXIT_BUDGET, EXIT_CODES, BudgetLimit, Outcome
 from buddy.protocol.events import Error, RunComplete, ToolCall, ToolResult, UserMessage
@@ -143,7 +151,7 @@ def _ending_of(run: Run, ended: RunEnded) -> Ending:
 
 def _bug(run: Run, error: Exception) -> Ending:
     detail = "".join(traceback.format_exception(error)[-3:])
-    message = str(error) or type(error).__name__
+    message = f"{REPLACED}; {REPLACED_HINT}" if is_replaced(error) else str(error) or type(error).__name__
     run.emit(Error(code="INTERNAL_ERROR", message=message, retryable=False, detail=detail))
     return Ending("failed", f"internal error: {message}", "internal_error")
 
