@@ -64,6 +64,13 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/status").read_text().partition("State:\t")[2][0]
 
 
+def has_ended(pid: int) -> bool:
+    try:
+        return state_of(pid) in "XZ"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 async def wait_for_waiting() -> int:
     """The process that waits for the next command."""
     await asyncio.sleep(0)
@@ -101,6 +108,7 @@ async def test_what_was_killed_is_replaced(target: Confined, root: Path, nonce: 
     victims = {"the server": [server_pid()], "the process that waits": [waiting], "the first of its namespace": [first]}
     for pid in victims.get(victim, [waiting, server_pid()]):
         os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(wait_until, lambda: has_ended(first), "the namespaces to end with it")
     assert await run(target, "sh -c 'echo fine; exit 4'", root, nonce) == (4, "fine\n")
 
 
