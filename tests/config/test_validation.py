@@ -91,6 +91,26 @@ def test_a_wrong_limit_names_the_key() -> None:
         read_limits({"frame": "x"})
 
 
+@pytest.mark.parametrize("cost", [-1.0, float("nan"), float("inf"), float("-inf")])
+def test_a_daily_cost_that_limits_nothing_is_refused(cost: float) -> None:
+    wanted = r"cost_usd_per_day in \[{}\] must be a number of US dollars, 0 or more, not -?\w+"
+    with pytest.raises(UserError, match=wanted.format("limits")) as refused:
+        read_limits({"cost_usd_per_day": cost})
+    assert "leave it out for no limit" in refused.value.hint
+    with pytest.raises(UserError, match=wanted.format(r"limits\.user")):
+        read_limits({"user": {"cost_usd_per_day": cost}})
+    assert read_limits({"cost_usd_per_day": 0}).cost_usd_per_day == 0
+
+
+def test_a_wrong_daily_cost_is_found_by_its_line(home: Home) -> None:
+    path = home.script().directory / ".config" / "buddy" / "buddy.toml"
+    path.write_text(path.read_text().rstrip("\n") + "\n[limits.user]\nruns = 2\ncost_usd_per_day = nan\n")
+    done = home.run("exec", "hi")
+    assert done.code == 64
+    line = len(path.read_text().splitlines())
+    assert f"{path}:{line}: cost_usd_per_day in [limits.user] must be a number of US dollars" in done.err
+
+
 def test_a_state_directory_that_cannot_be_created_is_named(home: Home) -> None:
     home.script()
     for command in (("exec", "hi"), ("session", "list"), ("daemon", "start")):

@@ -1,5 +1,6 @@
 """The limits that keep one client from harming another; `[limits]` in buddy.toml changes them."""
 
+import math
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -38,11 +39,25 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
 def read_limits(table: Mapping[str, object], source: str = "") -> Limits:
     """The limits of a configuration table."""
     try:
-        return msgspec.convert(dict(table), Limits)
+        limits = msgspec.convert(dict(table), Limits)
     except msgspec.ValidationError as error:
         from buddy.config.validation import explain, origin_of
 
         raise explain(origin_of(source), ("limits",), error, Limits) from error
+    _check_cost(limits.cost_usd_per_day, ("limits",), source)
+    _check_cost(limits.user.cost_usd_per_day, ("limits", "user"), source)
+    return limits
+
+
+def _check_cost(usd: float | None, path: tuple[str, ...], source: str) -> None:
+    # Checked here, because a bound of the type lets infinity pass.
+    if usd is None or (math.isfinite(usd) and usd >= 0):
+        return
+    from buddy.config.validation import origin_of
+
+    message = f"cost_usd_per_day in [{'.'.join(path)}] must be a number of US dollars, 0 or more, not {usd:g}"
+    hint = "leave it out for no limit, or set it to 0 to refuse every run"
+    raise origin_of(source).error((*path, "cost_usd_per_day"), message, hint)
 
 
 class Rate:
