@@ -32,9 +32,11 @@ async def test_a_day_costs_no_more_than_its_cap_whoever_spends_it(tmp_path: Path
             await client.ask("delete_session", {}, first)
             with pytest.raises(ErrorResponse, match=r"limit of this daemon is reached: .* USD are spent today"):
                 await send(client, second, "spend it")
+        listed = daemon.run("session", "list", "--json").out
         refused = daemon.run("exec", "spend it")
         assert refused.code == 75, refused.err
         assert "USD are spent today" in refused.err
+        assert daemon.run("session", "list", "--json").out == listed, "a refused exec leaves no session"
         assert "cost today 2.00 USD" in daemon.run("daemon", "status").out
     with daemon:
         assert cost_today(daemon) >= 1.5, "the log knows it, deleted sessions included"

@@ -9,7 +9,7 @@ import os
 import select
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from buddy.cli.connect import blocking_client
@@ -64,12 +64,26 @@ def execute(options: Options) -> int:
             session = _session(options, level)
             session["options"]["endpoint"] = endpoint
             session_id = client.start_session(session)
+        started = _send_first(options, client, session_id, prompt, images)
         _print_session(session_id, live)
         if is_default_level(options):
             _print_level(level, why)
-        message = {**_message(options, session_id, prompt), **_attach(client, session_id, images)}
-        started = client.ask("send_user_message", message, session_id)
         return _follow(options, client, live, session_id, started["runId"])
+
+
+def _send_first(
+    options: Options, client: "BlockingClient", session_id: str, prompt: str, images: "list[ImageFile]"
+) -> dict[str, Any]:
+    """Send the message that the session was started for; if it is refused, no empty session is left."""
+    try:
+        message = {**_message(options, session_id, prompt), **_attach(client, session_id, images)}
+        return client.ask("send_user_message", message, session_id)
+    except ProtocolError:
+        with suppress(ProtocolError):  # the refusal is what the person needs to know
+            said = {"after": 0, "limit": 1, "types": ["user_message"]}
+            if not client.ask("read_events", said, session_id)["events"]:
+                client.ask("delete_session", {}, session_id)
+        raise
 
 
 def resume(options: Options) -> int:
