@@ -47,7 +47,7 @@ def test_commands_before_the_first_message_leave_no_session(home: Home) -> None:
         ask(terminal, "/model grok", "✗ unknown profile 'grok'. Available: script")
         ask(terminal, "/timeout 5x", "✗ '5x' is not a duration")
         ask(terminal, "/SESSION  Resume", "✗ unknown /session action 'Resume'")
-        ask(terminal, "/cost", "0 runs")
+        assert "no cost yet" in ask(terminal, "/cost", "0 runs")
         ask(terminal, "/diff", "not a git repository")
         ask(terminal, "/doctor", "sessions")
         ask(terminal, "/help", "Ctrl-D: quit")
@@ -67,7 +67,7 @@ def test_each_command_after_the_first_message(home: Home) -> None:
         for part in ("system prompt", "tools", "messages", "reserved for the reply"):
             assert part in shown
         assert "1 message," in ask(terminal, "/status", "daemon ")
-        ask(terminal, "/cost", "1 run")
+        ask(terminal, "/cost", "1 run without a known price, not counted")
         ask(terminal, "/export /nowhere/x", "✗ No such file or directory: /nowhere/x")
         ask(terminal, "/compact all", "✗ unknown /compact option 'all'")
         ask(terminal, "/compact", "nothing to compact")

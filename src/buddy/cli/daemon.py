@@ -210,7 +210,8 @@ async def _status(options: Options) -> int:
         print(f"running, pid {pid}, version {status.version}, up {status.uptime:.0f} s")
         sessions, runs = plural(status.sessions, "open session"), plural(status.runs, "active run")
         print(f"{sessions}, {runs}, {plural(status.connections, 'connection')}")
-        print(f"cost today {status.cost_usd_today or 0.0:.2f} USD")
+        counted = "since 00:00 UTC; models without a known price are not counted"
+        print(f"cost today {status.cost_usd_today or 0.0:.2f} USD ({counted})")
         print(f"socket {places_of(options).socket}")
         print(f"configuration {escape(status.config or 'none')}")
         for line in _web_lines(status):

@@ -176,8 +176,11 @@ def _context_parts(context: ContextState) -> list[tuple[str, int]]:
 async def show_cost(ui: CommandUI, _: str) -> None:
     runs = ui.session.view.runs.values()
     prices = [run.cost_usd for run in runs if run.cost_usd is not None]
-    price = f"${sum(prices):.4f}" if prices else "no known price for this model"
-    ui.show(f"  {price} · {_tokens_used(ui.session)}, {plural(len(runs), 'run')}")
+    unpriced = sum(run.cost_usd is None and run.input_tokens + run.output_tokens > 0 for run in runs)
+    facts = [f"${sum(prices):.4f}"] if prices else [] if unpriced else ["no cost yet"]
+    if unpriced:
+        facts.append(f"{plural(unpriced, 'run')} without a known price, not counted")
+    ui.show(f"  {' · '.join(facts)} · {_tokens_used(ui.session)}, {plural(len(runs), 'run')}")
 
 
 class ListedSession(Struct, frozen=True):
