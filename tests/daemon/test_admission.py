@@ -35,7 +35,7 @@ class IdleSession:
 
 def admit(rows: Any, runs: int) -> Admission:
     limits = Limits(user=UserLimits(runs=runs, sessions=2))
-    return Admission(lambda: limits, rows, lambda: 0)
+    return Admission(limits, rows, lambda: 0)
 
 
 async def test_a_run_that_is_slow_to_start_lets_others_start_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:

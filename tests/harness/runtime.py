@@ -113,6 +113,7 @@ async def scripted_host(
     env: Mapping[str, str] | None = None,
     profiles: Mapping[str, Profile] | None = None,
     mcp: McpSettings | None = None,
+    limits: Mapping[str, object] | None = None,
 ) -> AsyncGenerator[RuntimeHost]:
     """A runtime whose model gives these replies in order."""
     runtime = make_runtime(
@@ -125,6 +126,7 @@ async def scripted_host(
         env=env,
         profiles=profiles,
         mcp=mcp,
+        limits=limits,
     )
     try:
         yield RuntimeHost(runtime, workspace)
@@ -165,10 +167,12 @@ def make_runtime(
     env: Mapping[str, str] | None = None,
     profiles: Mapping[str, Profile] | None = None,
     mcp: McpSettings | None = None,
+    limits: Mapping[str, object] | None = None,
 ) -> Runtime:
     script = Script(replies=replies)
     known = {"test": Profile(api="scripted"), "other": Profile(api="scripted", model="other-model")}
     config = Config(models={**known, **(profiles or {})}, agent=agent or AgentSettings(model="test"))
+    config = replace(config, limits=dict(limits or {}))
     if mcp is not None:
         config = replace(config, mcp=mcp)
     places = Places(workspace / "config", workspace / "state", workspace / "socket")

@@ -42,13 +42,16 @@ class Budget(Struct, frozen=True):
     state: RunState
     clock: Callable[[], float]
     """The seconds since the run began; few limits need them."""
+    check_day: Callable[[], None] | None = None
 
     @classmethod
     def of(cls, run: Run) -> "Budget":
-        return cls(run.state, run.seconds)
+        return cls(run.state, run.seconds, run.check_day)
 
     def check(self) -> None:
-        """Refuse a turn if any limit is exhausted."""
+        """Refuse a turn if any limit is exhausted, of the run or of the day."""
+        if self.check_day is not None:
+            self.check_day()
         for name, limit, used in self._lines():
             least = LEAST["cost"] if name == "cost" else 0.0  # less buys nothing
             if used >= limit - least and name != "tool_calls":

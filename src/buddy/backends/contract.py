@@ -59,6 +59,8 @@ class Run(Protocol):
     session_id: str
     run_id: str
     place: Place
+    check_day: Callable[[], None] | None
+    """Before each turn: `BudgetExceeded` if the day may cost no more; None if that is not limited."""
 
     @property
     def hooks(self) -> HooksOfRun: ...

@@ -129,7 +129,7 @@ class Runtime:
         self.connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.checkpoints = make_checkpoints(config, places.state_dir) if overrides.log is None else None
         self.open_files, self.session_list = OpenFiles(), SessionList(self.log, overrides.clock)
-        self.admission = Admission(lambda: self.limits, self.log, overrides.clock)
+        self.admission = Admission(self.limits, self.log, overrides.clock)
         self.stopping = asyncio.Event()
         self.web: WebControl | None = None
         self.encoded = LineCache()
@@ -349,7 +349,7 @@ def _make_services(runtime: Runtime, config: Config, overrides: RuntimeOverrides
         boot_clock=overrides.boot_clock,
         checkpoints=runtime.checkpoints,
         stop_children=runtime.children.stop,
-        cost_left=runtime.admission.cost_left,
+        day_limit=runtime.admission.day_costs,
         admit_session=runtime.admission.session,
         listeners=tuple(part.observe for part in listening if part),
     )

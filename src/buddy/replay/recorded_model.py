@@ -83,7 +83,7 @@ class RecordedProvider:
         del usage
         for _, body in self._cursor.rest_of_run():
             if isinstance(body, ModelRequest):
-                return body.reserved_cost_usd or 0.0
+                return body.reserved_cost_usd
             if isinstance(body, RunComplete) and body.limit == "cost":
                 return UNAFFORDABLE
         return 0.0

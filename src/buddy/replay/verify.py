@@ -22,6 +22,7 @@ from buddy.models.contract import Provider
 from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.blobs import restore_body
 from buddy.protocol.events import ApprovalRequired, EventBody, RunStarted, SessionStarted
+from buddy.replay.recorded_day_limit import RecordedDayLimit
 from buddy.replay.recorded_hooks import RecordedHooks
 from buddy.replay.recorded_model import RecordedProvider, RecordedScrubber
 from buddy.replay.recorded_tools import (
@@ -192,6 +193,7 @@ class _Player:
             hooks=lambda _session_id, _place: RecordedHooks(cursor),
             expand=partial(recorded_expansion, cursor),
             merge_seconds=0.0,
+            day_limit=RecordedDayLimit(cursor),
             node=started.node if (started := cursor.next(RunStarted)) else None,
         )
 

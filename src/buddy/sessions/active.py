@@ -39,10 +39,12 @@ class ActiveRun:
         record_steering: Callable[[], Awaitable[bool]],
         files: FileTracker,
         stop_children: Callable[[], Awaitable[None]],
+        check_day: Callable[[], None] | None = None,
     ) -> None:
         self.session_id = journal.lease.session_id
         self.run_id = state.run_id
         self.place = place
+        self.check_day = check_day
         self._record_steering = record_steering
         self._stop_children = stop_children
         self._state = state

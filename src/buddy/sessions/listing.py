@@ -4,6 +4,8 @@ Invariants: a title that somebody gave is never replaced by a made one; the tota
 event is counted in the transaction that records it; nothing here is read from the log again.
 """
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from buddy.log.contract import RowFacts, SessionRecord
@@ -31,6 +33,8 @@ class ListedRow:
         self.user = record.user if record else None
         self.title = record.title if record else None
         self.facts = record.facts if record else RowFacts()
+        self.on_cost: Callable[[float, int], None] | None = None
+        """Called with each cost that counts for a day, and its time."""
         self._written = self.title, self.facts
 
     def apply(self, body: EventBody, ts: int = 0) -> None:
@@ -77,6 +81,8 @@ class ListedRow:
             day = day_of(ts)
             before = self.facts.day_cost_usd if self.facts.day == day else 0.0
             self.facts = replace(self.facts, day=day, day_cost_usd=before + cost_usd)
+            if self.on_cost is not None:
+                self.on_cost(cost_usd, ts)
 
     def _fill(self, used: int, limit: int, *, assumed: bool) -> None:
         self.facts = replace(self.facts, context=ContextState(used, limit, assumed=assumed))

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.json import decode, encode
-from msgspec.structs import replace
 
 from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend
 from buddy.errors import ProtocolError
 from buddy.protocol.basics import MAX_TEXT
-from buddy.protocol.events import SessionStarted, StartedOptions
+from buddy.protocol.events import SessionStarted, StartedOptions, UserMessage
 from buddy.protocol.requests import SendUserMessage
 from buddy.protocol.shapes import AcceptanceOptions, Attachment, BudgetLimits, RunOptions, ToolCallItem
 from buddy.scrub import Scrubber
@@ -87,29 +86,6 @@ async def check_cost(backend: Backend, place: Place, limits: BudgetLimits) -> No
     )
 
 
-NOTHING_USD = 1e-9
-"""A limit must be above zero; no call of a model costs as little as this."""
-
-
-def capped(options: RunOptions | None, started: SessionStarted | None, left: float) -> RunOptions:
-    """The options of a run that may cost this much at most; if nothing is left, it ends before it costs anything."""
-    options = options or RunOptions()
-    outer = started.options.budget if started and started.options else None
-    wanted = (options.budget and options.budget.max_cost_usd) or (outer and outer.max_cost_usd)
-    left = max(left, NOTHING_USD)
-    budget = options.budget or BudgetLimits()
-    return replace(options, budget=replace(budget, max_cost_usd=min(wanted or left, left)))
-
-
-async def limit_cost(
-    message: SendUserMessage, backend: Backend, place: Place, started: SessionStarted | None, left: float | None
-) -> SendUserMessage:
-    """A message whose run costs no more than what is left for its user; None is no limit."""
-    if left is None or not await backend.is_priced(place):
-        return message
-    return replace(message, options=capped(message.options, started, left))
-
-
 def options_of(message: SendUserMessage, started: SessionStarted | None, now: Moment, max_turns: int) -> StartedOptions:
     """The options of the run: its own, then the session's, then the defaults."""
     requested = message.options or RunOptions()
@@ -129,6 +105,18 @@ def _budget(mine: BudgetLimits, theirs: BudgetLimits, max_turns: int) -> BudgetL
         max_tokens=mine.max_tokens or theirs.max_tokens,
         max_seconds=mine.max_seconds or theirs.max_seconds,
         max_tool_calls=mine.max_tool_calls or theirs.max_tool_calls,
+    )
+
+
+def event_of(message: SendUserMessage, by: str, redacted: int) -> UserMessage:
+    """A message as it is recorded."""
+    return UserMessage(
+        message_id=message.client_message_id,
+        text=message.text,
+        by=by,
+        redacted=redacted,
+        as_is=message.options is not None and message.options.as_is,
+        attachments=message.attachments,
     )
 
 

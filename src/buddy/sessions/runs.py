@@ -23,7 +23,6 @@ from buddy.protocol.events import (
     RunCancelling,
     RunStarted,
     StartedOptions,
-    UserMessage,
 )
 from buddy.protocol.queue_requests import QueueMessage, SteerRun
 from buddy.protocol.requests import CancelRun, SendUserMessage
@@ -41,8 +40,8 @@ from buddy.sessions.messages import (
     check_cost,
     check_criteria,
     check_text,
+    event_of,
     expanded_message,
-    limit_cost,
     options_of,
     pruned_message,
     scrub_message,
@@ -60,6 +59,7 @@ class RunOwner(Protocol):
     """What runs need of their session."""
 
     session_id: str
+    user: str | None
     services: SessionServices
     place: Place
     backend: Backend
@@ -220,6 +220,7 @@ class Runs:
                 session.journal.record(Recovery(action="continued", call_id=call.item.call_id), run.run_id)
         await session.commit(durable=True)
         await session.files.recover(session.services.log)
+        await session.services.learn_cost(session.user)
         self._start()
 
     async def start_queued(self) -> None:
@@ -229,8 +230,8 @@ class Runs:
             queued = await self.inbox.first()
             if queued is None or session.fold.run is not None:
                 return
-            left = await session.services.cost_left(session.fold.started.user if session.fold.started else None)
-            message = await limit_cost(queued.message, session.backend, session.place, session.fold.started, left)
+            message = queued.message
+            await session.services.learn_cost(session.user)
             if message.client_message_id in session.fold.runs:
                 await session.commit(Rows(taken=(queued.item_id,)))  # it was sent meanwhile
                 continue
@@ -282,7 +283,7 @@ class Runs:
         )
         # From here on nothing may be refused: a recorded message without its run would count as known.
         run_id = session.services.ids("run")
-        said = replace(_said(message, by, redacted), expanded=expanded.text, insertions=expanded.insertions)
+        said = replace(event_of(message, by, redacted), expanded=expanded.text, insertions=expanded.insertions)
         session.journal.record(said, run_id)
         node = session.services.node
         session.journal.record(RunStarted(run_id=run_id, options=options, recording=RECORDING, node=node), run_id)
@@ -343,21 +344,10 @@ class Runs:
         if run is None or run.cancelling is not None or not steers:
             return False
         for steer in steers:
-            said = _said(steer.message, steer.by, steer.message.redacted)
+            said = event_of(steer.message, steer.by, steer.message.redacted)
             session.journal.record(replace(said, steers=True), run.run_id)
         await session.journal.commit(Rows(taken=tuple(steer.item_id for steer in steers)), durable=True)
         return True
-
-
-def _said(message: SendUserMessage, by: str, redacted: int) -> UserMessage:
-    return UserMessage(
-        message_id=message.client_message_id,
-        text=message.text,
-        by=by,
-        redacted=redacted,
-        as_is=message.options is not None and message.options.as_is,
-        attachments=message.attachments,
-    )
 
 
 async def _expand(session: RunOwner, text: str, message_id: str, by: str) -> Expanded:
@@ -397,4 +387,5 @@ def _active(session: RunOwner, record_steering: Callable[[], Awaitable[bool]]) -
         record_steering=record_steering,
         files=session.files,
         stop_children=partial(session.services.stop_children, session),
+        check_day=session.services.check_of_day(session.user),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -60,9 +61,20 @@ async def nothing_to_stop(_session: object) -> None:
     """Where sessions have no sub-agents."""
 
 
-async def without_limit(_user: str | None) -> float | None:
-    """Where users have no limits."""
-    return None
+class DayLimit(Protocol):
+    """Limits the cost of a day, of all sessions together or of each user."""
+
+    def add(self, user: str | None, cost_usd: float, ts: int) -> None:
+        """A user's session has cost this much; `ts` decides the day."""
+        ...
+
+    def check(self, user: str | None) -> None:
+        """Before each turn: `BudgetExceeded` if a limit is reached."""
+        ...
+
+    async def refresh(self, user: str | None) -> None:
+        """Learn what was spent elsewhere."""
+        ...
 
 
 class SessionLeases(Protocol):
@@ -100,8 +112,8 @@ class SessionServices(Struct, frozen=True):
     closed meanwhile, rather than kept in memory or cancelled by a clean stop. `expiry_ends_run` is false in the
     replay of what an earlier version recorded. `node` is the name of this one, where several share a log, and
     `leases` decides there who may take a session; without it, the log does. `stop_children` ends the sub-agents of a
-    run that ends. `cost_left` is what a run of a user may cost now, None for any amount. The row of a session is
-    created in the context `admit_session`, which may refuse it.
+    run that ends. `day_limit` is None where no day's cost is limited. The row of a session is created in the context
+    `admit_session`, which may refuse it.
     """
 
     log: Log
@@ -123,7 +135,7 @@ class SessionServices(Struct, frozen=True):
     stop_children: Callable[[Parent], Awaitable[None]] = nothing_to_stop
     leases: SessionLeases | None = None
     elsewhere: SessionsElsewhere | None = None
-    cost_left: Callable[[str | None], Awaitable[float | None]] = without_limit
+    day_limit: DayLimit | None = None
     admit_session: Callable[[str | None], AbstractAsyncContextManager[None]] = without_turn
 
     async def acquire(self, session_id: str, owner: str) -> Lease | None:
@@ -138,6 +150,15 @@ class SessionServices(Struct, frozen=True):
             await self.log.release(lease)
         else:
             await self.leases.release(lease, resume=resume, due=due)
+
+    async def learn_cost(self, user: str | None) -> None:
+        """Before a run that was accepted earlier, by whichever process."""
+        if self.day_limit is not None:
+            await self.day_limit.refresh(user)
+
+    def check_of_day(self, user: str | None) -> Callable[[], None] | None:
+        """What a user's run calls before each turn."""
+        return None if self.day_limit is None else partial(self.day_limit.check, user)
 
     def now(self) -> Moment:
         """The time on both clocks, to set deadlines and to compare with them."""

@@ -56,6 +56,8 @@ class Session:
         self.backend = backend
         self._row = row or ListedRow()
         self.user = self._row.user
+        if services.day_limit is not None:
+            self._row.on_cost = partial(services.day_limit.add, self.user)
         self.audience = Audience()
         self.is_closing = False
         self._broken = False

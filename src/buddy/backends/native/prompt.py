@@ -264,7 +264,7 @@ class Prompts:
 
 async def _spending(run: Run, provider: Provider, sizes: Sizes) -> Spending:
     cost = None
-    if run.state.options.budget.max_cost_usd is not None:
+    if run.state.options.budget.max_cost_usd is not None or run.check_day is not None:
         cost = await cost_of(provider, TokenUsage(sizes.prompt, MIN_OUTPUT))
     return Spending(sizes.prompt + MIN_OUTPUT, cost)
 

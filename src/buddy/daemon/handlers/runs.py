@@ -17,7 +17,6 @@ from buddy.protocol.shapes import Attachment, Shape
 from buddy.sessions.child_policy import check_not_wider, follow_policy
 from buddy.sessions.compaction import compact
 from buddy.sessions.grants import list_grants, revoke_grant
-from buddy.sessions.messages import capped
 from buddy.sessions.model_switch import switch_model
 from buddy.sessions.policy_change import set_policy
 from buddy.sessions.session import Session
@@ -56,9 +55,7 @@ class RunRequests:
         attached = await self._attached(session, request.attachments)
         if not peer.is_attached(session_id) and self._host.has_observer_slot(session_id):
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
-        async with self._host.admission.run(session) as left:
-            if left is not None:
-                request = replace(request, options=capped(request.options, session.fold.started, left))
+        async with self._host.admission.run(session):
             request = replace(request, attachments=attached)
             return ask.SendUserMessageReply(await session.runs.send(request, peer.name), True)
 
