@@ -55,7 +55,7 @@ BAD: list[tuple[str, Message, str | None]] = [
     ("attach_session", {"sessionId": f"sess_{SECRET}", "lastSeenSeq": 0}, f"sess_{SECRET}"),
     ("get_snapshot", {}, SECRET),
     ("list_decisions", {"sessionId": SECRET}, None),
-    ("create_project", {"name": SECRET, "rootPath": "relative"}, None),
+    ("create_project", {"name": SECRET, "rootPath": SECRET}, None),
     ("trust_folder", {"rootPath": SECRET, "trusted": True}, None),
     (SECRET, {}, None),
     (CUT + "x" * 40, {}, None),

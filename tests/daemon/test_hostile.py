@@ -66,6 +66,27 @@ async def test_garbage_is_answered_and_the_connection_stays_open(shared: Daemon,
         assert (await client.ask("ping"))["pong"]
 
 
+PLACES: dict[str, dict[str, object]] = {
+    "start_session": {
+        "mode": "interactive",
+        "provider": "default",
+        "sandboxProvider": "local",
+        "repo": {"rootPath": "."},
+    },
+    "create_project": {"name": "app", "rootPath": "."},
+    "trust_folder": {"rootPath": ".", "trusted": True},
+    "list_commands": {"rootPath": "."},
+}
+
+
+@pytest.mark.parametrize("request_type", PLACES)
+async def test_a_relative_path_is_refused(shared: Daemon, request_type: str) -> None:
+    async with wire_client(shared) as client:
+        with pytest.raises(ErrorResponse, match="rootPath must be absolute") as refused:
+            await client.ask(request_type, PLACES[request_type])
+        assert refused.value.code == "INVALID_REQUEST"
+
+
 @pytest.mark.parametrize("what", [name for name, (content, _) in GARBAGE.items() if content.isascii()])
 async def test_garbage_on_the_websocket_is_answered_too(shared: Daemon, what: str) -> None:
     content, code = GARBAGE[what]

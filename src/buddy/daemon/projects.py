@@ -63,8 +63,8 @@ class Projects:
 
     async def create(self, name: str, root_path: str, agent_runtime: str | None, user: str | None = None) -> Project:
         name = name.strip()
-        if not name or not os.path.isabs(root_path):  # noqa: PTH117 - plain text, perhaps a path on another machine
-            raise ProtocolError("INVALID_REQUEST", "a project needs a name and an absolute rootPath")
+        if not name:
+            raise ProtocolError("INVALID_REQUEST", "a project needs a name")
         root = os.path.realpath(root_path)  # noqa: ASYNC240 - one look, nobody waits
         project = Project(self._ids("proj"), name, root, _runtime(agent_runtime), user)
         await self._store.change(lambda known: _add(known, project))

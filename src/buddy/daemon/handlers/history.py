@@ -12,6 +12,7 @@ from buddy.config.settings import Config
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_runtime
 from buddy.daemon.handlers.host import Host
+from buddy.daemon.handlers.paths import check_path
 from buddy.errors import UserError
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import history_requests as ask
@@ -40,6 +41,7 @@ class HistoryRequests:
         return ask.ListMarksReply(tuple(found))
 
     async def list_commands(self, _peer: PeerConnection, request: ListCommands) -> Shape:
+        check_path(request.root_path)
         root = os.path.realpath(request.root_path)  # noqa: ASYNC240 - a few links
         listed = await asyncio.to_thread(self._host.texts.list_commands, root)
         return replace(listed, commands=(*listed.commands, *self._host.mcp.list_prompts(root)))
