@@ -58,8 +58,9 @@ async def test_a_day_costs_no_more_than_its_cap_whoever_spends_it(tmp_path: Path
         assert "2.00 of 1.50 USD are spent today (cost_usd_per_day in [limits])" in refused.err
         assert f"hint: {HINT}" in refused.err
         assert daemon.run("session", "list", "--json").out == listed, "a refused exec leaves no session"
+        assert json.loads(daemon.run("daemon", "status", "--json").out)["costUsdPerDay"] == 1.5
         status = daemon.run("daemon", "status").out
-        assert "cost today 2.00 USD (since 00:00 UTC; models without a known price are not counted)" in status
+        assert "cost today 2.00 of 1.50 USD (since 00:00 UTC; models without a known price are not counted)" in status
     with daemon:
         assert cost_today(daemon) >= 1.5, "the log knows it, deleted sessions included"
 

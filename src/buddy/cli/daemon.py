@@ -199,6 +199,7 @@ async def _status(options: Options) -> int:
         "runs": status.runs,
         "connections": status.connections,
         "costUsdToday": status.cost_usd_today,
+        "costUsdPerDay": status.cost_usd_per_day,
         "socket": str(places_of(options).socket),
         "config": status.config,
         "listen": status.listen,
@@ -211,7 +212,8 @@ async def _status(options: Options) -> int:
         sessions, runs = plural(status.sessions, "open session"), plural(status.runs, "active run")
         print(f"{sessions}, {runs}, {plural(status.connections, 'connection')}")
         counted = "since 00:00 UTC; models without a known price are not counted"
-        print(f"cost today {status.cost_usd_today or 0.0:.2f} USD ({counted})")
+        limit = "" if status.cost_usd_per_day is None else f" of {status.cost_usd_per_day:.2f}"
+        print(f"cost today {status.cost_usd_today or 0.0:.2f}{limit} USD ({counted})")
         print(f"socket {places_of(options).socket}")
         print(f"configuration {escape(status.config or 'none')}")
         for line in _web_lines(status):

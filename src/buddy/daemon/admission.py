@@ -27,6 +27,7 @@ class Admission:
 
     def __init__(self, limits: Limits, rows: SessionRows, clock: Callable[[], int]) -> None:
         self.day_costs = make_day_costs(limits, rows, clock)
+        self.cost_usd_per_day = limits.cost_usd_per_day
         self._limits = limits.user
         self._rows = rows
         self._clock = clock

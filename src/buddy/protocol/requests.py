@@ -384,7 +384,7 @@ class DaemonStatusReply(Shape, frozen=True):
     runs: Count
     connections: Count
     config: str | None = None
-    """The configuration file, empty if there is none; this and the next two are for the owner alone."""
+    """The configuration file, empty if there is none; this, the next two and the cost are for the owner alone."""
     listen: str | None = None
     """The address of the WebSocket."""
     token_file: str | None = None
@@ -393,6 +393,7 @@ class DaemonStatusReply(Shape, frozen=True):
     fleet: tuple[NodeInfo, ...] = ()
     """The daemons that share its log, if it shares one."""
     cost_usd_today: float | None = None
+    cost_usd_per_day: float | None = None
 
 
 class Shutdown(Shape, frozen=True):

@@ -109,10 +109,12 @@ class DaemonRequests:
         return ask.ProjectOptionsReply(self._host.agents.runtimes())
 
     async def daemon_status(self, peer: PeerConnection, _request: ask.DaemonStatus) -> Shape:
-        status = replace(self._host.status(), cost_usd_today=round(await self._host.admission.cost_today(), 6))
-        if peer.roles.is_owner:
-            return status
-        return replace(status, cost_usd_today=None, config=None, listen=None, token_file=None, fleet=())
+        status = self._host.status()
+        if not peer.roles.is_owner:
+            return replace(status, config=None, listen=None, token_file=None, fleet=())
+        admission = self._host.admission
+        cost = round(await admission.cost_today(), 6)
+        return replace(status, cost_usd_today=cost, cost_usd_per_day=admission.cost_usd_per_day)
 
     async def shutdown(self, peer: PeerConnection, _request: ask.Shutdown) -> Shape:
         peer.after_reply(self._host.stop)
