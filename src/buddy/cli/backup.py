@@ -1,9 +1,7 @@
-"""`buddy backup DIR` and `buddy restore DIR`: a copy of the state directory, and back.
+"""`buddy backup DIR`: a copy of the state directory.
 
 Invariants: a directory with a manifest is complete, because the manifest is written last and the directory gets its
-name after that; each database is copied in one read transaction, so a running daemon may go on; nothing is restored
-unless every file is what the manifest says and no other process uses the state, and what is there is only ever moved
-away, never overwritten.
+name after that; each database is copied in one read transaction, so a running daemon may go on.
 """
 
 import contextlib
@@ -25,9 +23,8 @@ from buddy.cli.settings import places_of
 from buddy.cli.storage import format_size, refuse_shared_log
 from buddy.errors import UserError
 from buddy.log.database import connect, direct
-from buddy.log.schema import MIGRATIONS, explain, open_reader
-from buddy.log.state_use import DAEMON_LOCK, LOCK, StateUse
-from buddy.log.statedir import make_private_dir
+from buddy.log.schema import explain, open_reader
+from buddy.log.state_use import DAEMON_LOCK, LOCK, check_restored
 from buddy.log.usage import DATABASE
 from buddy.terminal.phrases import plural
 from buddy.version import VERSION
@@ -37,9 +34,8 @@ CHUNK = 1024 * 1024
 LOCKS = frozenset({LOCK, DAEMON_LOCK})
 # The socket, the locks, the caches and the token of this machine, and logs: a restored daemon writes its own.
 LEFT_OUT = LOCKS | {"run", "logs", "confined", "confined.lock", "sandbox.json", "tmp", "web-token"}
-# By these, a directory without a log is still known as one of Buddy's.
-KNOWN = LEFT_OUT | {"blobs", "checkpoints", "memory.db"}
-_BEFORE, _RESTORING = "before", "restoring"
+# What a restore puts beside the state directory, or into it.
+BEFORE, RESTORING = "before", "restoring"
 _SQLITE = b"SQLite format 3\0"
 
 
@@ -61,6 +57,7 @@ class Manifest(Struct, frozen=True, rename="camel"):
 def backup(options: Options) -> int:
     refuse_shared_log(options)
     state_dir, folder = places_of(options).state_dir, Path(options.folder).absolute()
+    check_restored(state_dir)
     if not (state_dir / DATABASE).exists():
         raise UserError(f"no sessions in {state_dir}", hint="choose another --state-dir", exit_code=1)
     if folder.exists():
@@ -71,7 +68,7 @@ def backup(options: Options) -> int:
     try:
         manifest, damaged = _build(state_dir, folder)
     except OSError as error:
-        raise _cannot_copy(error, folder) from error
+        raise cannot_copy(error, folder) from error
     for path in damaged:
         print(f"warning: {path} is damaged and not in the backup", file=sys.stderr)
     size = format_size(sum(file.size for file in manifest.files))
@@ -79,28 +76,7 @@ def backup(options: Options) -> int:
     return 0
 
 
-def restore(options: Options) -> int:
-    refuse_shared_log(options)
-    state_dir, folder = places_of(options).state_dir, Path(options.folder).absolute()
-    manifest = _read_manifest(folder)
-    try:
-        with _alone_in(state_dir):
-            _check_replaceable(state_dir, replace=options.replace)
-            new = _beside(state_dir, _RESTORING)
-            with _removed_on_error(new):
-                _copy_checked(folder, new, manifest)
-                _change(new / DATABASE, "PRAGMA journal_mode = WAL")
-                moved = _put_in_place(new, state_dir)
-    except OSError as error:
-        raise _cannot_copy(error, state_dir) from error
-    if moved is not None:
-        print(f"what was there is in {moved}", file=sys.stderr)
-    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(manifest.created_at / 1000))
-    print(f"restored {state_dir} as of {made}", file=sys.stderr)
-    return 0
-
-
-def _cannot_copy(error: OSError, folder: Path) -> UserError:
+def cannot_copy(error: OSError, folder: Path) -> UserError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return UserError(f"the disk of {folder} is full", hint="free some space and try again", exit_code=75)
     place = error.filename2 or error.filename or folder
@@ -113,8 +89,8 @@ def _cannot_copy(error: OSError, folder: Path) -> UserError:
 def _build(state_dir: Path, folder: Path) -> tuple[Manifest, list[Path]]:
     """The manifest, and the databases that are damaged, which only the log must not be."""
     damaged: list[Path] = []
-    new = _sibling(folder, "partial")
-    with _removed_on_error(new):
+    new = sibling(folder, "partial")
+    with removed_on_error(new):
         new.mkdir(mode=0o700, parents=True)
         # The log first: a blob is stored before the event that names it, so those of this copy are there.
         try:
@@ -130,18 +106,18 @@ def _build(state_dir: Path, folder: Path) -> tuple[Manifest, list[Path]]:
             except (apsw.NotADBError, apsw.CorruptError):
                 (new / relative).unlink(missing_ok=True)
                 damaged.append(path)
-        files = tuple(_describe(path, new) for path in sorted(new.rglob("*")) if path.is_file())
+        files = tuple(describe(path, new) for path in sorted(new.rglob("*")) if path.is_file())
         manifest = Manifest(VERSION, _schema_of(new / DATABASE), int(time.time() * 1000), files)
-        _write_synced(new / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
+        write_synced(new / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
         new.rename(folder)
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
     return manifest, damaged
 
 
 def _files_of(state_dir: Path) -> Iterator[Path]:
     """What a backup contains, except the log's database."""
     for place in sorted(state_dir.iterdir()):
-        if place.name in LEFT_OUT or place.name.startswith((DATABASE, f"{_BEFORE}-", f"{_RESTORING}-")):
+        if place.name in LEFT_OUT or place.name.startswith((DATABASE, f"{BEFORE}-", f"{RESTORING}-")):
             continue
         for path in sorted(place.rglob("*")) if place.is_dir() and not place.is_symlink() else [place]:
             if path.is_file() and not path.is_symlink() and not path.name.endswith(("-wal", "-shm", ".lock")):
@@ -149,7 +125,7 @@ def _files_of(state_dir: Path) -> Iterator[Path]:
 
 
 def _copy(path: Path, copy: Path) -> None:
-    _make_folder(copy.parent)
+    make_folder(copy.parent)
     with path.open("rb") as file:
         is_database = file.read(len(_SQLITE)) == _SQLITE
     if is_database:
@@ -157,7 +133,7 @@ def _copy(path: Path, copy: Path) -> None:
         return
     shutil.copyfile(path, copy)
     copy.chmod(0o600)
-    _sync(copy)
+    sync(copy)
 
 
 def _copy_database(path: Path, copy: Path, *, clears_owners: bool = False) -> None:
@@ -175,11 +151,11 @@ def _copy_database(path: Path, copy: Path, *, clears_owners: bool = False) -> No
         raise explain(error, path) from error
     copy.chmod(0o600)
     if clears_owners:  # the process that holds the original does not hold the copy
-        _change(copy, "UPDATE sessions SET owner = NULL; DELETE FROM owners")
-    _sync(copy)
+        change(copy, "UPDATE sessions SET owner = NULL; DELETE FROM owners")
+    sync(copy)
 
 
-def _change(path: Path, statements: str) -> None:
+def change(path: Path, statements: str) -> None:
     try:
         db = connect(path, apsw.SQLITE_OPEN_READWRITE)
         try:
@@ -198,127 +174,19 @@ def _schema_of(path: Path) -> int:
         db.close()
 
 
-# --- restoring -------------------------------------------------------------------------------------------------------
-
-
-def _read_manifest(folder: Path) -> Manifest:
-    try:
-        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
-    except FileNotFoundError:
-        raise UserError(f"{folder} is not a complete backup: no {MANIFEST}", hint="buddy backup creates one") from None
-    except (OSError, msgspec.DecodeError) as error:
-        raise UserError(f"{folder / MANIFEST} cannot be read ({error})", hint="restore another backup") from error
-    if manifest.schema > len(MIGRATIONS):
-        raise UserError(
-            f"{folder} was made by a newer Buddy ({manifest.version}, schema {manifest.schema}; this one knows "
-            f"{len(MIGRATIONS)})",
-            hint="upgrade Buddy, and try again",
-        )
-    return manifest
-
-
-def _copy_checked(folder: Path, new: Path, manifest: Manifest) -> None:
-    new.mkdir(mode=0o700, parents=True)
-    for file in manifest.files:
-        path = new / file.path
-        if "\0" in file.path or not path.resolve().is_relative_to(new.resolve()):
-            message = f"{folder / MANIFEST} names {file.path!r}, which is outside of it"
-            raise UserError(message, hint="restore another backup")
-        _make_folder(path.parent)
-        try:
-            shutil.copyfile(folder / file.path, path)
-        except FileNotFoundError:
-            raise UserError(f"{folder / file.path} is missing", hint="restore another backup") from None
-        path.chmod(0o600)
-        if _describe(path, new) != file:
-            raise UserError(f"{folder / file.path} is not what was backed up", hint="restore another backup")
-        _sync(path)
-    if not (new / DATABASE).exists():
-        raise UserError(f"{folder} is not a complete backup: no {DATABASE}", hint="restore another backup")
-
-
-@contextlib.contextmanager
-def _alone_in(state_dir: Path) -> Generator[None]:
-    """No other process uses it meanwhile; it is created if it is missing, and removed again on an error."""
-    is_new = not state_dir.exists()
-    make_private_dir(state_dir)
-    use = StateUse(state_dir, wait=0)
-    try:
-        with use.alone():
-            yield
-    except BaseException:
-        if is_new:
-            _remove_new(state_dir)
-        raise
-    finally:
-        use.end()
-
-
-def _remove_new(state_dir: Path) -> None:
-    """Remove what was only just created, unless something else is in it by now."""
-    if [place.name for place in state_dir.iterdir()] == [LOCK]:
-        (state_dir / LOCK).unlink()
-        state_dir.rmdir()
-
-
-def _check_replaceable(state_dir: Path, *, replace: bool) -> None:
-    names = {place.name for place in _contents(state_dir)}
-    if not names:
-        return
-    if names.isdisjoint(KNOWN | {DATABASE}):
-        raise UserError(f"{state_dir} is not empty, and not Buddy's", hint="choose another --state-dir")
-    if not replace:
-        what = "has sessions already" if DATABASE in names else "is not empty"
-        raise UserError(f"{state_dir} {what}", hint="--replace moves them away; or choose another --state-dir")
-
-
-def _put_in_place(new: Path, state_dir: Path) -> Path | None:
-    """Move the restored files to their place; returns where those before are now.
-
-    The directory itself stays, with its locks: it may be a mount point. The log goes first and comes last.
-    """
-    moved = None
-    if old := _contents(state_dir):
-        moved = _beside(state_dir, _BEFORE)
-        moved.mkdir(mode=0o700)
-        for place in sorted(old, key=_is_no_log):
-            place.rename(moved / place.name)
-    for place in sorted(new.iterdir(), key=_is_no_log, reverse=True):
-        place.rename(state_dir / place.name)
-    new.rmdir()
-    _sync_folder(state_dir)
-    _sync_folder(state_dir.parent)
-    return moved
-
-
-def _contents(state_dir: Path) -> list[Path]:
-    """What is in it, except locks and what restoring puts there."""
-    kept = (f"{_BEFORE}-", f"{_RESTORING}-")
-    return [place for place in state_dir.iterdir() if place.name not in LOCKS and not place.name.startswith(kept)]
-
-
-def _is_no_log(place: Path) -> bool:
-    return not place.name.startswith(DATABASE)
-
-
-def _beside(state_dir: Path, word: str) -> Path:
-    """A new name on the same file system: next to it, or inside if something is mounted there."""
-    return _named(state_dir, word) if state_dir.is_mount() else _sibling(state_dir, word)
-
-
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def _sibling(path: Path, word: str) -> Path:
-    return _named(path.parent, f"{path.name}.{word}")
+def sibling(path: Path, word: str) -> Path:
+    return named(path.parent, f"{path.name}.{word}")
 
 
-def _named(folder: Path, word: str) -> Path:
+def named(folder: Path, word: str) -> Path:
     return folder / f"{word}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
 
 
 @contextlib.contextmanager
-def _removed_on_error(folder: Path) -> Generator[None]:
+def removed_on_error(folder: Path) -> Generator[None]:
     try:
         yield
     except BaseException:
@@ -326,13 +194,13 @@ def _removed_on_error(folder: Path) -> Generator[None]:
         raise
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     if not folder.exists():
-        _make_folder(folder.parent)
+        make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _describe(path: Path, root: Path) -> BackedUpFile:
+def describe(path: Path, root: Path) -> BackedUpFile:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while part := file.read(CHUNK):
@@ -340,18 +208,18 @@ def _describe(path: Path, root: Path) -> BackedUpFile:
     return BackedUpFile(str(path.relative_to(root)), path.stat().st_size, digest.hexdigest())
 
 
-def _write_synced(path: Path, content: bytes) -> None:
+def write_synced(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     path.chmod(0o600)
-    _sync(path)
+    sync(path)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -42,6 +42,7 @@ from buddy.errors import BuddyError, UserError
 from buddy.log.interrupted import find_interrupted
 from buddy.log.room import MIN_FREE
 from buddy.log.sqlite import DATABASE
+from buddy.log.state_use import check_restored
 from buddy.log.statedir import check_private
 from buddy.memory.schema import FILE as MEMORY
 from buddy.memory.schema import check_version, open_index_reader
@@ -125,6 +126,7 @@ def check_state(directory: Path) -> Check:
         check_private(directory)
         if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
             raise UserError(f"{directory} is not readable and writable for you", hint=f"chmod 700 {directory}")
+        check_restored(directory)
         mode = stat.S_IMODE(directory.stat().st_mode)
     except OSError as error:
         return Check("state", "fail", f"{directory}: {error.strerror}", "choose --state-dir DIR")

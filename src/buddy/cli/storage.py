@@ -22,6 +22,7 @@ from buddy.daemon.opening import log_url_of
 from buddy.daemon.storage import Removal, StorageUsage, measure, plan
 from buddy.errors import ProtocolError, UserError
 from buddy.log.database import connect
+from buddy.log.state_use import check_restored
 from buddy.log.usage import DATABASE, SessionUsage, read_sessions
 from buddy.protocol.durations import parse_duration
 from buddy.terminal.escape import escape, one_line
@@ -34,6 +35,7 @@ PARTS = ("sessions", "blobs", "checkpoints", "memory", "logs", "other")
 
 def storage(options: Options) -> int:
     refuse_shared_log(options)
+    check_restored(places_of(options).state_dir)
     return _prune(options) if options.action == "prune" else _show(options)
 
 

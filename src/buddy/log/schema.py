@@ -140,6 +140,7 @@ def open_database(path: Path, busy_seconds: float = BUSY_SECONDS, use: StateUse 
     """
     try:
         if not os.path.lexists(path):
+            _check_no_wal(path)
             _create(path)
         _check_file(path)
         db = _connect(path, apsw.SQLITE_OPEN_READWRITE, busy_seconds)
@@ -246,6 +247,17 @@ def _create(path: Path) -> None:
             path.hardlink_to(building)
     finally:
         building.unlink()
+
+
+def _check_no_wal(path: Path) -> None:
+    # SQLite would take the pages of the missing database into the new one. Another process that creates it now has
+    # created the database before its WAL.
+    wal = path.with_name(f"{path.name}-wal")
+    if os.path.lexists(wal) and not os.path.lexists(path):
+        raise UserError(
+            f"{path} is missing, but {wal}, which belongs to it, is there",
+            hint=f"put {path.name} back, or move {wal.name} elsewhere to start with an empty log",
+        )
 
 
 def _check_file(path: Path) -> None:

@@ -16,7 +16,18 @@ from pathlib import Path
 from buddy.errors import UserError
 
 LOCK, DAEMON_LOCK = "buddy.lock", "daemon.lock"
+RESTORE_NOTE = "restore.json"
+"""In the directory while the files of a backup and those before change places."""
 _POLL_SECONDS = 0.02
+
+
+def check_restored(state_dir: Path) -> None:
+    """UserError if a restore ended in the middle: what is there is neither the old state nor the new."""
+    if (state_dir / RESTORE_NOTE).exists():
+        raise UserError(
+            f"a restore of {state_dir} was interrupted",
+            hint="run buddy restore again, with any backup; it first puts back what was there",
+        )
 
 
 class StateUse:
@@ -41,6 +52,7 @@ class StateUse:
                 hint="try again when that has ended",
                 exit_code=75,
             )
+        check_restored(self._state_dir)
 
     @contextmanager
     def alone(self) -> Generator[None]:

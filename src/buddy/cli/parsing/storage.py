@@ -61,6 +61,6 @@ def _backup(options: Options) -> int:
 
 
 def _restore(options: Options) -> int:
-    from buddy.cli.backup import restore
+    from buddy.cli.restore import restore
 
     return restore(options)
