@@ -132,7 +132,7 @@ def test_nothing_is_replaced_that_another_process_uses(tmp_path: Path) -> None:
     with daemon.spawn("exec", "work", "--approve", "all") as command:
         wait_until((daemon.workspace / "started").exists, "the command to start")
         done = daemon.run("restore", str(copy), "--replace")
-        assert (done.code, "another Buddy process uses" in done.err) == (75, True), done.err
+        assert (done.code, f"another Buddy process ({command.process.pid}) uses" in done.err) == (75, True), done.err
         command.signal(signal.SIGINT)
         command.process.wait()
     assert daemon.run("restore", str(copy), "--replace").code == 0

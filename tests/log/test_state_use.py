@@ -1,5 +1,6 @@
 """Which processes may use a state directory at once."""
 
+import asyncio
 import fcntl
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -61,6 +62,15 @@ async def test_a_log_is_migrated_only_when_nobody_else_uses_it(
         SqliteLog.open(old_state, clock, busy_seconds=0.1)
     assert (refused.value.exit_code, version_of(old_state)) == (75, len(MIGRATIONS) - 1)
     await SqliteLog.open(old_state, clock).close()
+    assert version_of(old_state) == len(MIGRATIONS)
+
+
+async def test_who_waits_to_migrate_goes_on_when_another_has_done_it(old_state: Path, clock: ManualClock) -> None:
+    with shared(old_state):
+        waiting = [asyncio.create_task(asyncio.to_thread(SqliteLog.open, old_state, clock)) for _ in range(2)]
+        await asyncio.sleep(0.1)
+    for log in await asyncio.gather(*waiting):
+        await log.close()
     assert version_of(old_state) == len(MIGRATIONS)
 
 

@@ -16,6 +16,9 @@ from buddy.cli.daemon import START_SECONDS, ask_status, is_free, launch, pid_of
 from buddy.cli.options import Options
 from buddy.cli.settings import places_of, read_config
 from buddy.errors import BuddyError, ProtocolError, UserError
+from buddy.log.schema import needs_migration
+from buddy.log.state_use import find_users
+from buddy.log.usage import DATABASE
 from buddy.protocol.daemon_requests import MAX_HAND_OVER_SECONDS, RestartDaemon
 from buddy.protocol.durations import parse_duration
 from buddy.protocol.requests import AcceptedReply, DaemonStatusReply
@@ -37,7 +40,9 @@ def restart(options: Options) -> int:
         launch(options)
         print("no daemon was running; started one", file=sys.stderr)
         return 0
-    pid = pid_of(places_of(options).state_dir / "daemon.lock")
+    state_dir = places_of(options).state_dir
+    pid = pid_of(state_dir / "daemon.lock")
+    _check_migration(state_dir, pid)
     is_ours = pid is not None and _program_of(pid).parent == Path(sys.executable).parent
     if before.runs:
         print(f"handing over {plural(before.runs, 'active run')}…", file=sys.stderr)
@@ -50,6 +55,17 @@ def restart(options: Options) -> int:
     )
     print(f"daemon restarted{changed}", file=sys.stderr)
     return 0
+
+
+def _check_migration(state_dir: Path, daemon: int | None) -> None:
+    """Refuse before the daemon stops: its successor would have to wait for others to migrate the log."""
+    others = [pid for pid in find_users(state_dir) if pid != daemon]
+    if others and needs_migration(state_dir / DATABASE):
+        raise UserError(
+            f"the new Buddy changes the tables of the log, which process {', '.join(map(str, others))} uses, too",
+            hint="wait until it has ended, and try again; the daemon was not stopped",
+            exit_code=75,
+        )
 
 
 async def _ask(options: Options, before: DaemonStatusReply, request: RestartDaemon) -> None:

@@ -7,6 +7,7 @@ place; a file that is not ours, damaged or from a newer version is left as it is
 import os
 import stat
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -146,8 +147,8 @@ def open_database(path: Path, busy_seconds: float = BUSY_SECONDS, use: StateUse 
         db = _connect(path, apsw.SQLITE_OPEN_READWRITE, busy_seconds)
         try:
             _check_identity(db, path)
-            if db.pragma("user_version") < len(MIGRATIONS):
-                with nullcontext() if use is None else use.alone():
+            if _is_older(db):
+                with nullcontext() if use is None else use.alone(partial(_is_older, db)):
                     _migrate(db)
         except BaseException:
             db.close()
@@ -155,6 +156,17 @@ def open_database(path: Path, busy_seconds: float = BUSY_SECONDS, use: StateUse 
     except apsw.Error as error:
         raise explain(error, path) from error
     return db
+
+
+def needs_migration(path: Path) -> bool:
+    """Whether the database exists and is one of an older Buddy; UserError if it cannot be read."""
+    if not path.exists():
+        return False
+    db = open_reader(path)
+    try:
+        return _is_older(db)
+    finally:
+        db.close()
 
 
 def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
@@ -286,8 +298,12 @@ def _check_identity(db: Database, path: Path) -> None:
         )
 
 
+def _is_older(db: Database) -> bool:
+    return db.pragma("user_version") < len(MIGRATIONS)
+
+
 def _migrate(db: Database) -> None:
-    while db.pragma("user_version") < len(MIGRATIONS):
+    while _is_older(db):
         db.execute("BEGIN IMMEDIATE")
         try:
             # Read again inside the transaction: another process may have migrated meanwhile.

@@ -9,8 +9,8 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from buddy.errors import UserError
@@ -30,6 +30,17 @@ def check_restored(state_dir: Path) -> None:
         )
 
 
+def find_users(state_dir: Path) -> list[int]:
+    """The processes that have the lock of a state directory open, as far as the system shows them."""
+    lock = (state_dir / LOCK).resolve()
+    found: set[int] = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if any(file.readlink() == lock for file in (process / "fd").iterdir()):
+                found.add(int(process.name))
+    return sorted(found)
+
+
 class StateUse:
     """This process's use of a state directory; it waits for others for up to `wait` seconds."""
 
@@ -46,24 +57,40 @@ class StateUse:
 
     def share(self) -> None:
         """Use it together with others; UserError if another process stays alone in it."""
-        if not self._lock(fcntl.LOCK_SH):
-            raise UserError(
-                f"{self._state_dir} is being restored or migrated by another process",
-                hint="try again when that has ended",
-                exit_code=75,
-            )
+        deadline = time.monotonic() + self._wait
+        while not self._try(fcntl.LOCK_SH):
+            if time.monotonic() >= deadline:
+                raise UserError(
+                    f"{self._state_dir} is being restored or migrated by another process",
+                    hint="try again when that has ended",
+                    exit_code=75,
+                )
+            time.sleep(_POLL_SECONDS)
         check_restored(self._state_dir)
 
     @contextmanager
-    def alone(self) -> Generator[None]:
-        """Use it alone, then together with others; UserError if others stay."""
-        if self._has_daemon() or not self._lock(fcntl.LOCK_EX):
-            what = "a daemon is running on" if self._has_daemon() else "another Buddy process uses"
-            raise UserError(
-                f"{what} {self._state_dir}, so it cannot be changed now",
-                hint="buddy daemon stop; or wait until the process has ended",
-                exit_code=75,
-            )
+    def alone(self, is_needed: Callable[[], bool] = lambda: True) -> Generator[None]:
+        """Use it alone, then together with others; UserError if others stay.
+
+        As soon as it is no longer needed, because one of the others has done the work, it is shared with them.
+        """
+        deadline = time.monotonic() + self._wait
+        while is_needed():
+            has_daemon = self._has_daemon()
+            if not has_daemon and self._try(fcntl.LOCK_EX):
+                break
+            if time.monotonic() >= deadline:
+                others = [pid for pid in find_users(self._state_dir) if pid != os.getpid()]
+                which = f" ({', '.join(map(str, others))})" if others else ""
+                what = "a daemon is running on" if has_daemon else f"another Buddy process{which} uses"
+                raise UserError(
+                    f"{what} {self._state_dir}, so it cannot be changed now",
+                    hint="buddy daemon stop; or wait until the process has ended",
+                    exit_code=75,
+                )
+            time.sleep(_POLL_SECONDS)
+        else:
+            self.share()
         try:
             yield
         finally:
@@ -74,19 +101,14 @@ class StateUse:
             os.close(self._opened)
             self._opened = -1
 
-    def _lock(self, how: int) -> bool:
-        deadline = time.monotonic() + self._wait
-        while True:
-            try:
-                fcntl.flock(self._opened, how | fcntl.LOCK_NB)
-            except BlockingIOError:
-                # Others may be waiting to be alone, too, so nothing is held meanwhile.
-                fcntl.flock(self._opened, fcntl.LOCK_UN)
-                if time.monotonic() >= deadline:
-                    return False
-                time.sleep(_POLL_SECONDS)
-            else:
-                return True
+    def _try(self, how: int) -> bool:
+        try:
+            fcntl.flock(self._opened, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Others may be waiting to be alone, too, so nothing is held meanwhile.
+            fcntl.flock(self._opened, fcntl.LOCK_UN)
+            return False
+        return True
 
     def _has_daemon(self) -> bool:
         """Whether another process is this directory's daemon."""
