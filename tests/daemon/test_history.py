@@ -132,6 +132,8 @@ async def test_events_are_read_backwards_and_by_type(client: WireClient, daemon:
     assert await read(before=seqs[-5], limit=5) == seqs[-10:-5]
     assert await read(before=4, limit=500) == seqs[:3]
     assert await read(before=1) == []
+    assert await read(before=10**30, limit=5) == seqs[-5:], "it is not looked for from there on downwards"
+    assert await read(after=10**30) == []
     assert await read(before=last, after=seqs[-3], limit=500) == seqs[-2:]
     ends = [event["seq"] for event in events if event["type"] == "run_complete"]
     assert await read(types=["run_complete"]) == ends

@@ -106,6 +106,17 @@ async def test_half_a_surrogate_pair_is_refused_and_breaks_nothing(shared: Daemo
         await client.wait_for("run_complete")
 
 
+async def test_a_check_that_no_shell_can_run_is_refused(shared: Daemon) -> None:
+    async with wire_client(shared) as client:
+        session_id = await start(client, shared)
+        checks = [{"id": "a", "check": "tr\0ue"}]
+        request = {"sessionId": session_id, "clientMessageId": "msg_n", "text": "count", "acceptanceCriteria": checks}
+        with pytest.raises(ErrorResponse, match="contains a NUL character"):
+            await client.ask("send_user_message", request, session_id)
+        with pytest.raises(ErrorResponse, match="INVALID_REQUEST"):
+            await client.ask("list_decisions", {"since": 10**30})
+
+
 async def test_endless_lines_end_their_connection_and_cost_no_memory(shared: Daemon) -> None:
     async with wire_client(shared) as bystander:
         before = shared.rss_kib()

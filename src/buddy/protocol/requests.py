@@ -269,7 +269,7 @@ class ListApprovalsReply(Shape, frozen=True):
 class ListDecisions(Shape, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     session_id: SessionId | None = None
-    since: Count = 0
+    since: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
 
 
 class ListDecisionsReply(Shape, frozen=True):

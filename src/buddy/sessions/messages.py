@@ -60,6 +60,8 @@ def check_criteria(message: SendUserMessage) -> None:
     ids = [criterion.id for criterion in message.acceptance_criteria]
     if len(set(ids)) < len(ids):
         raise ProtocolError("INVALID_REQUEST", "acceptanceCriteria ids must be unique")
+    if any("\0" in criterion.check for criterion in message.acceptance_criteria):
+        raise ProtocolError("INVALID_REQUEST", "a check of acceptanceCriteria contains a NUL character")
 
 
 def stored_id(scrubber: Scrubber, client_message_id: str, known: Container[str]) -> str:

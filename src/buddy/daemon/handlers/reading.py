@@ -61,16 +61,20 @@ class ReadRequests:
         )
 
     async def read_events(self, _peer: PeerConnection, request: ask.ReadEvents, record: SessionRecord) -> Shape:
+        after = min(request.after, record.last_seq)
         if request.before is None:
-            events = await self._log.read(record.session_id, request.after, request.limit, request.types)
+            events = await self._log.read(record.session_id, after, request.limit, request.types)
         else:
-            events = await self._read_before(record, request, request.before)
+            before = min(request.before, record.last_seq + 1)
+            events = await self._read_before(record, request, after, before)
         return ask.ReadEventsReply(tuple(msgspec.Raw(event.line()[:-1]) for event in events), record.last_seq)
 
-    async def _read_before(self, record: SessionRecord, request: ask.ReadEvents, before: int) -> list[Event]:
+    async def _read_before(
+        self, record: SessionRecord, request: ask.ReadEvents, after: int, before: int
+    ) -> list[Event]:
         """The last events before a seq, looked for backwards, some at a time."""
         found: list[Event] = []
-        first = max(request.after + 1, record.first_seq)
+        first = max(after + 1, record.first_seq)
         while before > first and len(found) < request.limit:
             start = max(first, before - WINDOW)
             page = await self._log.read(record.session_id, start - 1, before - start, request.types)
