@@ -45,13 +45,17 @@ async def test_a_day_costs_no_more_than_its_cap_whoever_spends_it(tmp_path: Path
         assert cost_today(daemon) == 0.0
         async with wire_client(daemon) as client:
             first, second = await start(client, daemon), await start(client, daemon)
+            runs: list[str] = []
             for session_id in (first, second):
-                await send(client, session_id, "spend it")
+                runs.append(await send(client, session_id, "spend it", f"msg_{len(runs)}"))
                 await client.wait_for("run_complete")
             assert cost_today(daemon) >= 1.5
             await client.ask("delete_session", {}, first)
             with pytest.raises(ErrorResponse, match=r"daily cost limit is reached: 2.00 of 1.50 USD are spent today"):
                 await send(client, second, "spend it")
+            assert await send(client, second, "spend it", "msg_1") == runs[1], "it was accepted before"
+            with pytest.raises(ErrorResponse, match="the daily cost limit is reached"):
+                await client.ask("compact_session", {}, second)
         listed = daemon.run("session", "list", "--json").out
         refused = daemon.run("exec", "spend it")
         assert refused.code == 75, refused.err

@@ -62,14 +62,18 @@ class Admission:
         if session.fold.run is not None:
             yield
             return
-        if self.day_costs is not None:
-            await self.day_costs.admit(session.user)
+        await self.check_day(session.user)
         if session.user is None or self._limits.runs is None:
             yield
             return
         async with self._turn_of(session.user):
             await self._check_runs(session.user, self._limits.runs)
             yield
+
+    async def check_day(self, user: str | None) -> None:
+        """Refuse to ask a model for this user if the day has cost what it may."""
+        if self.day_costs is not None:
+            await self.day_costs.admit(user)
 
     async def _check_runs(self, user: str, most: int) -> None:
         usage = await self._rows.usage_of(user, day_of(self._clock()))

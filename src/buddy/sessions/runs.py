@@ -116,9 +116,9 @@ class Runs:
         """Accept a message and start its run; the same clientMessageId gives the same run."""
         session = self._session
         message = replace(message, client_message_id=_stored_id(session, message))
-        await check_cost(session.backend, session.place, _options(session, message).budget)
         said = ScrubbedText(message.text)
         if message.client_message_id not in session.fold.runs:
+            await check_cost(session.backend, session.place, _options(session, message).budget)
             check_text(message.text, message.attachments)
             is_as_is = message.options is not None and message.options.as_is
             said = await scrub_message(session.services.scrubber, message.text, as_is=is_as_is)
@@ -141,11 +141,11 @@ class Runs:
         """Store a message until the runs before it are complete; 0 if it starts at once."""
         session = self._session
         message = replace(message, client_message_id=_stored_id(session, message))
+        if message.client_message_id in session.fold.runs:
+            return 0
         check_text(message.text, message.attachments)
         as_sent = SendUserMessage(session.session_id, message.client_message_id, message.text)
         await check_cost(session.backend, session.place, _options(session, as_sent).budget)
-        if message.client_message_id in session.fold.runs:
-            return 0
         position = await self.inbox.queue(message, by)
         if position == 0 and message.client_message_id not in session.fold.runs:
             raise pruned_message()
@@ -361,6 +361,11 @@ async def _expand(session: RunOwner, text: str, message_id: str, by: str) -> Exp
     except ToolError as error:
         raise ProtocolError("INVALID_REQUEST", str(error)) from error
     return Expanded() if found is None else expanded_message(found, message_id)
+
+
+def is_known(session: RunOwner, message: SendUserMessage | QueueMessage) -> bool:
+    """Whether it was accepted before: then it is only answered again."""
+    return _stored_id(session, message) in session.fold.runs
 
 
 def _stored_id(session: RunOwner, message: SendUserMessage | QueueMessage) -> str:

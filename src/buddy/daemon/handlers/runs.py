@@ -1,5 +1,7 @@
 """Requests that drive a session: messages, decisions, policy, model, compaction."""
 
+from contextlib import nullcontext
+
 from msgspec.structs import replace
 
 from buddy.daemon.connection import PeerConnection
@@ -19,6 +21,7 @@ from buddy.sessions.compaction import compact
 from buddy.sessions.grants import list_grants, revoke_grant
 from buddy.sessions.model_switch import switch_model
 from buddy.sessions.policy_change import set_policy
+from buddy.sessions.runs import is_known
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 from buddy.sessions.waiting import list_waiting, take_back
@@ -49,13 +52,14 @@ class RunRequests:
 
     async def send_user_message(self, peer: PeerConnection, request: ask.SendUserMessage, session: Session) -> Shape:
         session_id = session.session_id
-        if session.fold.run is None:
+        starts = session.fold.run is None and not is_known(session, request)
+        if starts:
             await self._admit_run(session)
             check_key(session)
         attached = await self._attached(session, request.attachments)
         if not peer.is_attached(session_id) and self._host.has_observer_slot(session_id):
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
-        async with self._host.admission.run(session):
+        async with self._host.admission.run(session) if starts else nullcontext():
             request = replace(request, attachments=attached)
             return ask.SendUserMessageReply(await session.runs.send(request, peer.name), True)
 
@@ -71,7 +75,7 @@ class RunRequests:
 
     async def queue_message(self, peer: PeerConnection, request: queue.QueueMessage, session: Session) -> Shape:
         request = replace(request, attachments=await self._attached(session, request.attachments))
-        async with self._host.admission.run(session):
+        async with nullcontext() if is_known(session, request) else self._host.admission.run(session):
             return queue.QueueMessageReply(await session.runs.queue(request, peer.name))
 
     async def steer_run(self, peer: PeerConnection, request: queue.SteerRun, session: Session) -> Shape:
@@ -124,4 +128,6 @@ class RunRequests:
         return ask.SwitchModelReply(chosen.profile, chosen.model, chosen.api, used.base_url)
 
     async def compact_session(self, peer: PeerConnection, request: ask.CompactSession, session: Session) -> Shape:
+        if not request.undo:  # which asks no model
+            await self._host.admission.check_day(session.user)
         return await compact(session, peer.name, undo=request.undo)
