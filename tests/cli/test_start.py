@@ -88,6 +88,7 @@ def test_what_was_not_understood_is_reported_with_a_hint(words: str, hint: str) 
         ("update --json", "unknown command 'update'"),
         ("self-update now", "unrecognized arguments: now"),
         ("modle", "unknown command 'modle'; did you mean model?"),
+        ("session list --js", "unknown flag --js; did you mean --json?"),
         ("session list --jsn", "unknown flag --jsn; did you mean --json?"),
         ("exec --max-turns zero hi", "argument --max-turns: 'zero' is not a whole number"),
         ("replay last --speed fast", "argument --speed: 'fast' is not a number"),

@@ -96,6 +96,7 @@ def build_parser(asked: str = "") -> Parser:
         description="Run AI agents as durable sessions. Without a command, talk to one here.",
         epilog=_EPILOG,
         formatter_class=Formatter,
+        allow_abbrev=False,
     )
     parser.set_defaults(command=_version)
     parser.add_argument("--version", action="store_true", help="print the version")

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 def add(commands: "Subparsers", name: str, does: str, epilog: str | None = None) -> Parser:
     """A command or an action, described in the list of commands and in its own help."""
     description = f"{does[0].upper()}{does[1:]}."
-    return commands.add_parser(name, help=does, description=description, epilog=epilog, formatter_class=Formatter)
+    return commands.add_parser(
+        name, help=does, description=description, epilog=epilog, formatter_class=Formatter, allow_abbrev=False
+    )
 
 
 def add_actions(parser: Parser) -> "Subparsers":

@@ -27,7 +27,9 @@ _ONE_RUN = "run one prompt to completion; the answer goes to stdout"
 
 def repl_parser() -> Parser:
     description = "Talk to an agent in this directory."
-    parser = Parser(prog="buddy", description=description, formatter_class=Formatter, add_help=False)
+    parser = Parser(
+        prog="buddy", description=description, formatter_class=Formatter, add_help=False, allow_abbrev=False
+    )
     parser.add_argument("prompt", nargs="?", help="first message")
     parser.add_argument("-c", "--continue", dest="last", action="store_true", help=_LAST)
     _add_images(parser)
