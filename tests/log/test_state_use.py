@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import os
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from buddy.cli.daemon_restart import check_migration
 from buddy.errors import UserError
 from buddy.log.database import connect
 from buddy.log.schema import MIGRATIONS, open_database
@@ -72,6 +74,14 @@ async def test_who_waits_to_migrate_goes_on_when_another_has_done_it(old_state: 
     for log in await asyncio.gather(*waiting):
         await log.close()
     assert version_of(old_state) == len(MIGRATIONS)
+
+
+def test_a_daemon_stays_whose_successor_could_not_migrate(old_state: Path) -> None:
+    with shared(old_state):
+        check_migration(old_state, daemon=os.getpid())
+        with pytest.raises(UserError, match=f"which process {os.getpid()} uses"):
+            check_migration(old_state, daemon=1)
+    check_migration(old_state, daemon=1)
 
 
 async def test_logs_of_this_version_are_open_side_by_side(state_dir: Path, clock: ManualClock) -> None:

@@ -42,7 +42,7 @@ def restart(options: Options) -> int:
         return 0
     state_dir = places_of(options).state_dir
     pid = pid_of(state_dir / "daemon.lock")
-    _check_migration(state_dir, pid)
+    check_migration(state_dir, pid)
     is_ours = pid is not None and _program_of(pid).parent == Path(sys.executable).parent
     if before.runs:
         print(f"handing over {plural(before.runs, 'active run')}…", file=sys.stderr)
@@ -57,7 +57,7 @@ def restart(options: Options) -> int:
     return 0
 
 
-def _check_migration(state_dir: Path, daemon: int | None) -> None:
+def check_migration(state_dir: Path, daemon: int | None) -> None:
     """Refuse before the daemon stops: its successor would have to wait for others to migrate the log."""
     others = [pid for pid in find_users(state_dir) if pid != daemon]
     if others and needs_migration(state_dir / DATABASE):
