@@ -159,6 +159,7 @@ def test_only_an_empty_place_or_a_state_of_buddy_is_replaced(tmp_path: Path) -> 
     for flags in ([], ["--replace"]):
         done = daemon.run("restore", str(copy), "--state-dir", str(place), *flags)
         assert (done.code, "is not empty" in done.err) == (64, True), done.err
+        assert [path.name for path in place.iterdir()] == ["precious"]
     (place / "precious").rename(place / "memory.db")
     assert daemon.run("restore", str(copy), "--state-dir", str(place)).code == 64
     assert daemon.run("restore", str(copy), "--state-dir", str(place), "--replace").code == 0

@@ -62,6 +62,8 @@ def restore(options: Options) -> int:
         if (state_dir / RESTORE_NOTE).exists():
             _undo_interrupted(state_dir)
         manifest = _read_manifest(folder)
+        if state_dir.is_dir():  # before there is a lock in it
+            _check_replaceable(state_dir, replace=options.replace)
         with _alone_in(state_dir):
             _check_replaceable(state_dir, replace=options.replace)
             _remove_leftovers(state_dir)
