@@ -91,6 +91,8 @@ def test_what_was_not_understood_is_reported_with_a_hint(words: str, hint: str) 
         ("session list --js", "unknown flag --js; did you mean --json?"),
         ("session list --jsn", "unknown flag --jsn; did you mean --json?"),
         ("exec --max-turns zero hi", "argument --max-turns: 'zero' is not a whole number"),
+        ("exec --max-cost nan hi", "argument --max-cost: 'nan' is not a number"),
+        ("exec --max-cost inf hi", "argument --max-cost: 'inf' is not a number"),
         ("replay last --speed fast", "argument --speed: 'fast' is not a number"),
         ("completion tcsh", "argument bash|zsh|fish: unknown shell 'tcsh'. Available: bash, zsh, fish"),
     ],

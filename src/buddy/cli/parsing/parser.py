@@ -1,6 +1,7 @@
 """The argument parser, and the flags that commands share."""
 
 import argparse
+import math
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
@@ -124,9 +125,12 @@ def whole_number(text: str) -> int:
 
 def number(text: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        value = float("nan")
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return value
 
 
 def _named(text: str) -> str:
