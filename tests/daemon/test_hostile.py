@@ -306,3 +306,5 @@ async def test_a_session_named_twice_must_be_named_alike(shared: Daemon) -> None
         first, second = await start(client, shared), await start(client, shared)
         with pytest.raises(ErrorResponse, match="INVALID_REQUEST"):
             await client.ask("attach_session", {"sessionId": first, "lastSeenSeq": 0}, second)
+        with pytest.raises(ErrorResponse, match="INVALID_REQUEST"):
+            await client.ask("offer_files", {"sessionId": first}, second)

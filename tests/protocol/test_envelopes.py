@@ -61,6 +61,8 @@ def test_any_event_survives_the_wire(body: EventBody, session_id: str, seq: int,
 @given(payloads, ids("req"), st.none() | ids("sess"))
 def test_any_request_survives_the_wire(payload: tuple[str, Shape], request_id: str, session_id: str | None):
     kind, shape = payload
+    if session_id is not None:
+        session_id = getattr(shape, "session_id", None) or session_id
     sent = Request(request_id, kind, encode(shape), session_id or msgspec.UNSET)
     received = parse_request(sent.line())
     assert (received.request_id, received.type, received.session_id) == (request_id, kind, sent.session_id)

@@ -185,6 +185,7 @@ def payload_of(request: IncomingRequest) -> Shape:
     if row is None:
         raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"unknown request type {request.type[:60]!r}")
     payload = _fields(request)
+    _check_ids_agree(request)
     is_named_outside = row.is_session_bound and request.session_id is not UNSET and "sessionId" not in payload
     if is_named_outside and "session_id" in row.payload.__struct_fields__:
         payload = {**payload, "sessionId": request.session_id}
@@ -202,16 +203,21 @@ def _fields(request: IncomingRequest) -> dict[str, Any]:
 
 def session_of(request: IncomingRequest) -> str:
     """The session of a request, from its envelope or its payload; if both name one, they must agree."""
-    inner = _fields(request).get("sessionId")
-    outer = None if request.session_id is UNSET else request.session_id
-    if inner is not None and not isinstance(inner, str):
-        raise ProtocolError("INVALID_REQUEST", "sessionId must be a string")
-    if outer and inner and outer != inner:
-        raise ProtocolError("INVALID_REQUEST", "sessionId differs between envelope and payload")
-    found = outer or inner
+    inner = _check_ids_agree(request)
+    found = request.session_id or inner
     if not found:
         raise ProtocolError("INVALID_REQUEST", "sessionId is missing")
     return found
+
+
+def _check_ids_agree(request: IncomingRequest) -> str | None:
+    """The session that the payload names, if any."""
+    inner = _fields(request).get("sessionId")
+    if inner is not None and not isinstance(inner, str):
+        raise ProtocolError("INVALID_REQUEST", "sessionId must be a string")
+    if request.session_id and inner is not None and request.session_id != inner:
+        raise ProtocolError("INVALID_REQUEST", "sessionId differs between envelope and payload")
+    return inner
 
 
 def salvage(line: bytes) -> tuple[str | None, str | None]:
