@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -228,3 +229,20 @@ def test_a_backup_that_is_killed_leaves_nothing_under_its_name(tmp_path: Path) -
         [partial] = tmp_path.glob("copy.partial-*")
         assert daemon.run("restore", str(partial), "--replace").code == 64
     assert daemon.run("exec", "-c", "count").code == 0
+
+
+def test_a_damaged_log_is_named_and_comes_back_from_its_copy(tmp_path: Path) -> None:
+    daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
+    assert daemon.run("exec", "count").code == 0
+    assert daemon.run("backup", str(copy)).code == 0
+    database = daemon.state_dir / "buddy.db"
+    with sqlite3.connect(database) as db:
+        [root] = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions'").fetchone()
+        [size] = db.execute("PRAGMA page_size").fetchone()
+    pages = bytearray(database.read_bytes())
+    pages[(root - 1) * size : root * size] = b"x" * size
+    database.write_bytes(pages)
+    done = daemon.run("session", "list")
+    assert (done.code, "is damaged" in done.err, "buddy restore" in done.err) == (1, True, True), done.err
+    assert daemon.run("restore", str(copy), "--replace").code == 0
+    assert "count" in daemon.run("session", "list").out

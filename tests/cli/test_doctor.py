@@ -2,17 +2,22 @@
 
 import asyncio
 import json
+import os
+import shlex
+import shutil
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from buddy.cli.doctor import check_sqlite, check_state
+from tests.harness.daemon import Daemon
 from tests.harness.fake_model import Answer, FakeModel
 from tests.harness.home import Home
-from tests.harness.processes import Finished
-from tests.harness.scripts import shell
+from tests.harness.processes import BUDDY, Finished, clean_environment
+from tests.harness.scripts import section, shell
 
 
 def line_of(done: Finished, name: str) -> str:
@@ -283,3 +288,28 @@ def test_the_model_that_make_local_installs_is_known(home: Home) -> None:
     config.write_text('[models.local]\napi_base_url = "http://127.0.0.1:9"\nmodel = "m"\n')
     assert "takes its name" in home.run("doctor").out
     assert "replaces the built-in model" in home.run("model", "list").err
+
+
+def test_a_daemon_that_cannot_start_on_a_full_disk_says_so(tmp_path: Path) -> None:
+    if os.geteuid() or shutil.which("unshare") is None:
+        pytest.skip("only root can mount something")
+    changes = [section("^write", shell("echo one > words"), {"text": "done"})]
+    daemon, place = Daemon(tmp_path, script=changes), tmp_path / "small"
+    assert daemon.run("exec", "write", "--approve", "all").code == 0
+    place.mkdir(mode=0o700)
+    places = [*daemon.places()[:2], "--state-dir", str(place)]
+    start, doctor = shlex.join([*BUDDY, "daemon", "start", *places]), shlex.join([*BUDDY, "doctor", *places])
+    script = (
+        f"mount -t tmpfs -o mode=700,size=8m none {place}; cp -r {daemon.state_dir}/. {place}; rm -f {place}/daemon.*; "
+        f"dd if=/dev/zero of={place}/fill bs=4096 2> /dev/null || :; {start} || echo code $?; {doctor} || :"
+    )
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-ec", script],
+        capture_output=True,
+        text=True,
+        env=clean_environment(HOME=str(tmp_path)),
+        check=False,
+    )
+    assert "code 75" in done.stdout
+    assert "error: the daemon did not start: the disk is full" in done.stderr
+    assert "is lost" not in done.stdout, "checkpoints that cannot be read now are not lost"

@@ -22,7 +22,8 @@ def check_checkpoints(state_dir: Path, settings: CheckpointSettings) -> Check:
         count, size = _count(folder / FILE)
         used = -(-(size + own_size(folder)) // MIB)
     except (sqlite3.Error, OSError) as error:
-        hint = "what it could restore is lost; new checkpoints go to a new one"
+        damaged = getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        hint = "what it could restore is lost; new checkpoints go to a new one" if damaged else "check the disk"
         return Check("checkpoints", "warn", f"{folder} cannot be read: {error}", hint)
     return Check("checkpoints", "ok", f"{used} MiB {limit}; {count} checkpoints in {folder}")
 

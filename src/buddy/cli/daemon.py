@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -148,11 +149,16 @@ def launch(options: Options) -> bool:
         # If it lost the race for the lock, wait for the daemon that has it.
         if child.poll() is not None and (child.returncode != TAKEN or is_free(lock)):
             hint = _last_line(output, "hint: ") or f"see {output}, and buddy doctor"
-            why = _last_line(output, "error: ") or _last_line(output) or "it said nothing"
+            why = _last_line(output, "error: ") or _last_line(output) or _silence(output)
             code = child.returncode if child.returncode in (USAGE, TAKEN) else 1
             raise UserError(f"the daemon did not start: {why}", hint=hint, exit_code=code)
         time.sleep(0.02)
     raise UserError(f"the daemon does not answer after {START_SECONDS:g} s", hint=f"see {output}", exit_code=75)
+
+
+def _silence(output: Path) -> str:
+    """What to say of a daemon that wrote no error, which it cannot do on a full disk."""
+    return "the disk is full" if shutil.disk_usage(output.parent).free == 0 else "it said nothing"
 
 
 def logs(options: Options) -> int:

@@ -9,6 +9,7 @@ import re
 import msgspec
 
 from buddy.errors import REPLACED, REPLACED_HINT, ProtocolError, is_replaced
+from buddy.log.database import DAMAGED_HINT, is_damage
 from buddy.protocol.shapes import ErrorInfo
 from buddy.scrub import Scrubber
 from buddy.scrub.marks import MARK
@@ -31,6 +32,8 @@ def explain_bug(error: Exception) -> ProtocolError:
     """The answer to an error that nobody expected; the daemon's log has all of it."""
     if is_replaced(error):
         return ProtocolError("INTERNAL_ERROR", REPLACED, retryable=True, detail=REPLACED_HINT)
+    if is_damage(error):
+        return ProtocolError("INTERNAL_ERROR", f"the log is damaged ({error})", detail=DAMAGED_HINT)
     return ProtocolError("INTERNAL_ERROR", "internal error; see the daemon's log", retryable=True)
 
 

@@ -14,6 +14,13 @@ import apsw
 
 Value = int | str | bytes | None
 
+DAMAGED_HINT = "stop the daemon, and bring back a copy with `buddy restore`; until then, change nothing"
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether a file is not what SQLite has written there."""
+    return isinstance(error, apsw.CorruptError | apsw.NotADBError)
+
 
 class QueryResult(Protocol):
     """The result of a statement: an iterator of rows, or all at once."""
