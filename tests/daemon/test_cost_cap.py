@@ -32,7 +32,8 @@ SCRIPT = [
     section("^spend", {"text": "spent", "usage": USAGE}),
     section("^work", *[SLOW_LOOK] * 8, {"text": "done", "usage": USAGE}),
 ]
-HINT = "wait until 00:00 UTC, or raise cost_usd_per_day in [limits] of buddy.toml, then run: buddy daemon restart"
+RAISE = "raise cost_usd_per_day in [limits] of buddy.toml; a running daemon needs: buddy daemon restart"
+HINT = f"wait until 00:00 UTC, or {RAISE}"
 
 
 def cost_today(daemon: Daemon) -> float:
@@ -217,3 +218,8 @@ async def test_without_a_cap_nothing_is_counted(tmp_path: Path) -> None:
         await client.start()
         assert (await finish(client, "go")).outcome == "success"
         assert host.runtime.sessions.services.day_limit is None
+
+
+def test_where_nothing_may_be_spent_nobody_is_sent_to_wait(tmp_path: Path) -> None:
+    refused = Daemon(tmp_path, script=SCRIPT, limits={"cost_usd_per_day": 0}).run("exec", "anything")
+    assert (refused.code, f"hint: {RAISE}" in refused.err) == (75, True), refused.err

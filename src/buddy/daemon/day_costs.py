@@ -90,15 +90,19 @@ class DayCosts:
         spent = self._totals.get(EVERYBODY, 0.0)
         if self._limit is not None and spent >= self._limit:
             message = f"the daily cost limit is reached: {_spent(spent, self._limit, '[limits]')}"
-            hint = "raise cost_usd_per_day in [limits] of buddy.toml, then run: buddy daemon restart"
-            return ReachedLimit(message, f"wait until 00:00 UTC, or {hint}")
+            hint = "raise cost_usd_per_day in [limits] of buddy.toml; a running daemon needs: buddy daemon restart"
+            return ReachedLimit(message, _wait(self._limit) + hint)
         own = self._totals.get(user, 0.0)
         if user is not None and self._user_limit is not None and own >= self._user_limit:
             message = f"your daily cost limit is reached: {_spent(own, self._user_limit, '[limits.user]')}"
-            hint = "wait until 00:00 UTC, or ask the owner of this daemon to raise cost_usd_per_day in [limits.user]"
-            return ReachedLimit(message, hint)
+            hint = "ask the owner of this daemon to raise cost_usd_per_day in [limits.user]"
+            return ReachedLimit(message, _wait(self._user_limit) + hint)
         return None
 
 
 def _spent(spent: float, most: float, table: str) -> str:
     return f"{spent:.2f} of {most:.2f} USD are spent today (cost_usd_per_day in {table})"
+
+
+def _wait(most: float) -> str:
+    return "wait until 00:00 UTC, or " if most else ""  # where nothing may be spent, no day is better
