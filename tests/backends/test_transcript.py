@@ -23,6 +23,7 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.file_events import ChangedFile, FilesRestored
 from buddy.protocol.shapes import ToolCallItem
+from buddy.steps import at_once
 from tests.backends.wires import invalid_on_any_wire
 from tests.harness.checker import invalid_conversation
 
@@ -181,8 +182,8 @@ class Story:
         lasting = [item for seq, item in self.transcript.entries() if seq == 0 or seq >= first]
         self.add(compacted(found.summary, found.through_seq))
         after = self.transcript.items
-        assert self.tally.items(after) < self.tally.items(before)
-        assert self.tally.items(after) == found.after_tokens
+        assert at_once(self.tally.items(after)) < at_once(self.tally.items(before))
+        assert at_once(self.tally.items(after)) == found.after_tokens
         self.whole.append([item for item in lasting if item not in after])
 
     async def shortened(self, size: int) -> Compaction | None:

@@ -112,8 +112,14 @@ def call_ids(items: Iterable[Item]) -> set[str]:
 
 def readable(arguments: str) -> Steps[str]:
     """Arguments as a server accepts them: it rejects the complete history if one is not an object."""
-    if (yield from _is_object(arguments)):
-        return arguments
+    try:
+        if len(arguments) <= LONG:
+            _objects.decode(arguments)
+            return arguments
+        if isinstance((yield from decode(arguments)), dict):
+            return arguments
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        pass
     return (yield from encode({"unreadable": arguments})).decode()
 
 
@@ -170,17 +176,6 @@ class Nesting:
 
 
 _SIGNS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
-
-
-def _is_object(text: str) -> Steps[bool]:
-    """Whether the text is one JSON object."""
-    try:
-        if len(text) > LONG:
-            return isinstance((yield from decode(text)), dict)
-        _objects.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return False
-    return True
 
 
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])

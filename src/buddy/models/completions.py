@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from buddy.models.credentials import Credentials
     from buddy.models.folding import Fold
     from buddy.models.http.pool import Pool
-    from buddy.protocol.shapes import ToolCallItem
 
 _PATH = "/chat/completions"
 Part = dict[str, Any]
@@ -136,7 +135,7 @@ class Messages:
             case AssistantItem():
                 message = yield from self._assistant(item)
             case ToolItem():
-                text, _ = self._pictures.split(item)
+                text = self._pictures.split(item)[0] if item.images else item.text
                 message = {"role": "tool", "tool_call_id": item.call_id, "content": text}
             case UserItem():
                 text, shown = self._pictures.split(item)
@@ -155,8 +154,9 @@ class Messages:
         message["content"] = item.text or (None if item.calls else "")
         calls: list[dict[str, Any]] = []
         for call in item.calls:
-            encoded = yield from _call(call)
-            calls.append(rests.get(call.call_id, {}) | encoded)
+            function = {"name": call.name, "arguments": (yield from readable(call.arguments))}
+            rest = rests.get(call.call_id, _NONE)
+            calls.append({**rest, "id": call.call_id, "type": "function", "function": function})
         if calls:
             message["tool_calls"] = calls
         return message
@@ -176,11 +176,6 @@ def _image_parts(shown: list[tuple[Image, bytes]]) -> list[Part]:
     return [{"type": "image_url", "image_url": {"url": data_url(image, content)}} for image, content in shown]
 
 
-def _call(call: "ToolCallItem") -> Steps[dict[str, Any]]:
-    function = {"name": call.name, "arguments": (yield from readable(call.arguments))}
-    return {"id": call.call_id, "type": "function", "function": function}
-
-
 def _system(text: str) -> bytes:
     return _encode({"role": "system", "content": text})
 
@@ -190,6 +185,7 @@ def _tools(tools: tuple[ToolSpec, ...]) -> bytes:
 
 
 _encode = msgspec.json.Encoder().encode
+_NONE: dict[str, Any] = {}
 
 # All sessions of a kind offer the same tools.
 _shared_tools = EncodedValue(_tools)

@@ -19,11 +19,10 @@ SINCE = 3
 """The first version of a recording with such messages."""
 
 
-_OF_REPLIES = frozenset({AssistantToken, AssistantMessage, AssistantRestart, RunComplete})
-
-
 class PartialReply:
     """What has come of a reply that is not complete, as far as this process has seen it come."""
+
+    observed = frozenset({AssistantToken, AssistantMessage, AssistantRestart, RunComplete})
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -33,8 +32,6 @@ class PartialReply:
         return "".join(self._pieces)
 
     def observe(self, body: EventBody) -> None:
-        if type(body) not in _OF_REPLIES:
-            return
         match body:
             case AssistantToken():
                 self._pieces.append(body.text)

@@ -54,8 +54,10 @@ class Native:
         if isinstance(body, Informational):
             return  # nothing here depends on it
         self._prompts.observe(seq, body)
-        self._partial.observe(body)
-        self._tools.observe(body)
+        if type(body) in PartialReply.observed:
+            self._partial.observe(body)
+        if type(body) in SessionTools.observed:
+            self._tools.observe(body)
 
     def begin_late(self, first: int, base: int) -> None:
         self._prompts.begin_late(first, base)

@@ -102,7 +102,8 @@ class Prompts:
         self.transcript, self._pins, self._pinned_from = transcript, pins, 0
 
     def observe(self, seq: int, body: EventBody) -> None:
-        self._window.observe(body)
+        if type(body) in KnownWindow.observed:
+            self._window.observe(body)
         self.transcript.apply(seq, body)
         self._pins.apply(seq, body)
 
@@ -223,9 +224,8 @@ class Prompts:
 
     async def _measure(self, provider: Provider) -> Sizes:
         tally, memory = self._tally, self._recalled[1]
-        await take_turns(tally.count_ahead(self.transcript.items))
+        total = await take_turns(tally.items(self.transcript.items))
         summary = self.transcript.summary
-        total = tally.items(self.transcript.items)
         summarised = tally.item(summary) if summary else 0
         return Sizes(
             system=tally.fixed(self._system),

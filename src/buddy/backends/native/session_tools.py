@@ -42,6 +42,8 @@ def _for_planning(registry: Registry) -> Registry:
 class SessionTools:
     """In plan mode, only those tools that change nothing, and sub-agents."""
 
+    observed = frozenset({SessionStarted, ApprovalPolicyChanged})
+
     def __init__(self, source: ToolSource) -> None:
         self._source = source
         self._catalog: Catalog | None = None

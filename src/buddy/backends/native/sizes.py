@@ -101,24 +101,24 @@ class Tally:
 
     def count_ahead(self, items: Sequence[Item]) -> Steps[None]:
         """Count the long items that are new, in steps."""
-        first = self._counted if items is self._items else 0
-        for item in items[first:]:
+        for item in items:
             if is_long(item) and id(item) not in self._known:
                 self._known[id(item)] = item, (yield from self._count_steps(item))
 
-    def items(self, items: Sequence[Item]) -> int:
+    def items(self, items: Sequence[Item]) -> Steps[int]:
         """A complete history; if it is the same object as last time, only what was added is counted."""
         if items is not self._items or len(items) < self._counted:
             self._items, self._counted, self._total = items, 0, 0
-        for item in items[self._counted :]:
-            known = self._known.get(id(item))  # long ones are counted ahead
-            if known is not None:
-                self._total += known[1]
+        end, total = len(items), self._total
+        for item in items[self._counted : end]:
+            if is_long(item):
+                yield from self.count_ahead((item,))
+                total += self._item(item)
             else:
                 # A rough count is cheaper than keeping it.
-                self._total += self._item(item) if self.is_exact else self._count(item)
-        self._counted = len(items)
-        return self._counter.scale(self._total)
+                total += self._item(item) if self.is_exact else _rough_count(item)
+        self._counted, self._total = end, total
+        return self._counter.scale(total)
 
     def fixed(self, text: str) -> int:
         """A text that is sent with every call."""
@@ -135,7 +135,9 @@ class Tally:
         return known[1]
 
     def _count(self, item: Item) -> int:
-        return sum([self._raw(text) for text in _texts(item)], start=_extra(item))
+        if not self.is_exact:
+            return _rough_count(item)
+        return sum([count(text, self.model) for text in _texts(item)], start=_extra(item))
 
     def _count_steps(self, item: Item) -> Steps[int]:
         size = _extra(item)
@@ -144,7 +146,7 @@ class Tally:
         return size
 
     def _raw(self, text: str) -> int:
-        return count(text, self.model) if self.is_exact else _rough(text)
+        return count(text, self.model) if self.is_exact else -(-_bytes_of(text) // _BYTES)
 
 
 def _texts(item: Item) -> list[str]:
@@ -158,15 +160,19 @@ def _texts(item: Item) -> list[str]:
 
 def _extra(item: Item) -> int:
     """What an item takes besides its texts."""
-    if not isinstance(item, AssistantItem):
-        images = (min(IMAGE, FRAME + image.width * image.height // PIXELS) for image in item.images)
-        return FRAME + (sum(images) if item.images else 0)
-    size = FRAME * (1 + len(item.calls))
-    return size + len(msgspec.json.encode(item.opaque)) // 4 if item.opaque else size
+    if isinstance(item, AssistantItem):
+        size = FRAME * (1 + len(item.calls))
+        return size + len(msgspec.json.encode(item.opaque)) // 4 if item.opaque else size
+    if not item.images:
+        return FRAME
+    return FRAME + sum([min(IMAGE, FRAME + image.width * image.height // PIXELS) for image in item.images])
 
 
-def _rough(text: str) -> int:
-    return -(-_bytes_of(text) // _BYTES)
+def _rough_count(item: Item) -> int:
+    size = _extra(item)
+    for text in _texts(item):
+        size += -(-(len(text) if text.isascii() else _bytes_of(text)) // _BYTES)
+    return size
 
 
 def _rough_steps(text: str) -> Steps[int]:

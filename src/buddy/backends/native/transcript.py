@@ -87,8 +87,10 @@ class Transcript:
         match body:
             case ToolResult():
                 self._finish(body)
-            case AssistantMessage() | UserMessage():
-                self._speak(seq, body)
+            case AssistantMessage():
+                self._reply(seq, body)
+            case UserMessage():
+                self._say(seq, body)
             case ApprovalReceived():
                 # The comment of a denial is already in the call's result.
                 if body.comment and body.decision == "approve" and body.call_id in self._open:
@@ -124,30 +126,27 @@ class Transcript:
             ):
                 pass  # not part of the conversation
 
-    def _speak(self, seq: int, message: AssistantMessage | UserMessage) -> None:
-        if isinstance(message, UserMessage):
-            self._say(seq, message)
-        else:
-            self._reply(seq, message)
-
     def _finish(self, result: ToolResult) -> None:
         call_id = result.call_id or ""
-        message_id, number = self._inserted.pop(call_id, ("", 0))
-        if (asked := self._asked_ids.get(message_id)) is not None and number:
-            text = result.text.replace("</output", "<\\/output")  # it cannot end its block
-            output = f'<output number="{number}">\n{text}\n</output>'
-            self._replace(asked, replace(asked, text=f"{asked.text}\n\n{output}"))
+        if call_id in self._inserted:
+            self._insert(*self._inserted.pop(call_id), result.text)
         elif call_id in self._open:
             text = result.text + self._remarks.pop(call_id, "")
-            self._results[call_id] = ToolItem(call_id, text, _images(result.attachments))
-            self.has_images = self.has_images or bool(result.attachments)
+            self._results[call_id] = ToolItem(call_id, text, self._images(result.attachments))
             self._settle()
+
+    def _insert(self, message_id: str, number: int, text: str) -> None:
+        """Add the output of a command to the message that it is part of."""
+        asked = self._asked_ids.get(message_id)
+        if asked is not None:
+            text = text.replace("</output", "<\\/output")  # it cannot end its block
+            output = f'<output number="{number}">\n{text}\n</output>'
+            self._replace(asked, replace(asked, text=f"{asked.text}\n\n{output}"))
 
     def _say(self, seq: int, message: UserMessage) -> None:
         self._close_calls()
         said = (message.expanded or message.text) + self._context
-        self.asked = UserItem(said, _images(message.attachments))
-        self.has_images = self.has_images or bool(message.attachments)
+        self.asked = UserItem(said, self._images(message.attachments))
         self._context = ""
         items = enumerate(message.insertions, 1)
         self._inserted = {item.call_id: (message.message_id, number) for number, item in items}
@@ -244,6 +243,12 @@ class Transcript:
                 self._results.setdefault(call_id, ToolItem(call_id, NOT_RUN))
             self._settle()
 
+    def _images(self, attachments: tuple[Attachment, ...]) -> tuple[Image, ...]:
+        if not attachments:
+            return ()
+        self.has_images = True
+        return tuple(Image(one.blob, one.media_type, one.name, one.width, one.height) for one in attachments)
+
     def _compact(self, seq: int, body: SessionCompacted) -> None:
         self.compactions.apply(seq, body)
         self._trim()
@@ -266,7 +271,3 @@ def _after(entries: list[tuple[int, Item]], through: int) -> list[tuple[int, Ite
     before = ((seq, item) for seq, item in reversed(entries) if seq <= through)
     asked = next(((seq, item) for seq, item in before if isinstance(item, UserItem)), None)
     return kept if asked is None else [asked, *kept]
-
-
-def _images(attachments: tuple[Attachment, ...]) -> tuple[Image, ...]:
-    return tuple(Image(one.blob, one.media_type, one.name, one.width, one.height) for one in attachments)

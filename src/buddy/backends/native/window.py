@@ -8,6 +8,8 @@ from buddy.protocol.events import EventBody, ModelSwitched, Usage
 class KnownWindow:
     """A fold of the session's events: the window that its last call was measured against."""
 
+    observed = frozenset({Usage, ModelSwitched})
+
     def __init__(self) -> None:
         self._limit: int | None = None
 
