@@ -232,8 +232,8 @@ def _resume_of(setup: Setup, agent: Agent, resume: Callable[[str], Sequence[str]
 async def _first_request(setup: Setup, home: Path, find: Callable[[Wire], Awaitable[str]], script: Script) -> int:
     """Nanoseconds from requesting a session from a new daemon until the model has its message."""
     with Daemon(setup, home) as daemon:
-        # What a daemon loads with its very first run is not measured here.
-        await play(setup, daemon, [setup.script()])
+        # What a daemon loads with its very first run and call, and for a message like this one, is not measured here.
+        await play(setup, daemon, [setup.script(turns=1, call=READ.name, arguments=READ.arguments)])
         wire = await Wire.connect(daemon.socket)
         began = perf_counter_ns()
         session_id = await find(wire)
