@@ -3,7 +3,8 @@
 Invariants: the folds are the same as from the full log. Of complete runs, the session itself needs its settings, and of
 what each run replaces only the latest; its backend names the types that it needs. Since the last complete run, every
 event is read that is neither transient nor informational, unless the backend needs that, too. A backend that reads the
-log again when it must needs the conversation from its base on: see `past_base`.
+log again when it must needs the conversation from its base on: see `past_base`. The complete runs of a short log are
+searched once, for the session and its backend alike.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from buddy.backends.contract import ReadPast
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EVENTS, EventBody, SessionCompacted, events_where
+from buddy.protocol.events import EVENTS, LASTING, EventBody, SessionCompacted, events_where
 from buddy.protocol.facts import Informational
 from buddy.sessions.fork import Entry
 from buddy.sessions.past_base import Base, Compacted, find_base
@@ -35,6 +36,8 @@ NOTES = frozenset(name for name, body in EVENTS.items() if issubclass(body, Info
 KEPT_OPEN = events_where(lambda facts: not facts.transient) - NOTES
 ENDS_REPLY = events_where(lambda facts: facts.ends_reply)
 PAGE = 500
+SHORT = 4096
+"""Events that are searched at once."""
 
 
 class RecordedSession:
@@ -48,6 +51,7 @@ class RecordedSession:
         self._over = complete.seq if complete else 0
         self._last_seq = last_seq
         self._open = (self._over, self._over)  # between which an open run has what it needs
+        self._short: list[Event] | None = None  # what lasts of the complete runs of a short log
         self._piece: Event | None = None
         self._first_seq = 0
         self._rare: list[Entry] = []
@@ -55,6 +59,8 @@ class RecordedSession:
 
     async def read(self) -> None:
         """Fold the session's own state."""
+        if self._over <= SHORT:
+            self._short = await self._log.read(self._session_id, 0, SHORT, LASTING, self._over)
         latest = [await self._latest(kind) for kind in REPLACED]
         async for page in self._read(SETTINGS, 0, self._over, [*latest, self._complete]):
             self._apply(page)
@@ -109,12 +115,22 @@ class RecordedSession:
     ) -> AsyncIterator[list[Entry]]:
         """The events of these types, and others in their places."""
         extra = [event for event in others if event is not None and event.type not in types]
-        async for page in read_pages(self._log, self._session_id, after, types=types, through=through):
+        async for page in self._pages(types, after, through):
             before = [event for event in extra if event.seq < page[-1][0].seq]
             extra = [event for event in extra if event not in before]
             yield sorted([*page, *await _with_bodies(self._log, before)], key=_seq) if before else page
         if extra:
             yield sorted(await _with_bodies(self._log, extra), key=_seq)
+
+    async def _pages(self, types: AbstractSet[str], after: int, through: int) -> AsyncIterator[list[Entry]]:
+        if self._short is None or through > self._over or not types <= LASTING:
+            async for page in read_pages(self._log, self._session_id, after, types=types, through=through):
+                yield page
+            return
+        found = [event for event in self._short if event.type in types and after < event.seq <= through]
+        for start in range(0, len(found), PAGE):
+            yield await _with_bodies(self._log, found[start : start + PAGE])
+            await asyncio.sleep(0)  # others are served in between
 
     def _apply(self, page: Iterable[Entry]) -> None:
         for event, body in page:
