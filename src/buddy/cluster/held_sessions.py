@@ -26,7 +26,7 @@ class HeldSessions:
         return {session.session_id: session.journal.lease.epoch for session in found if not session.broken}
 
     def runs(self) -> int:
-        return sum(session.runs.is_running for session in self._sessions.open_sessions)
+        return len(self._sessions.services.running)
 
     def load(self) -> Load:
         sessions = [session for session in self._sessions.open_sessions if not session.broken]

@@ -211,7 +211,7 @@ class Runtime:
 
     def status(self) -> DaemonStatusReply:
         sessions = self.sessions.open_sessions
-        running = sum(session.runs.is_running for session in sessions)
+        running = len(self.sessions.services.running)
         uptime = round(time.monotonic() - self._started, 3)
         known = (PRODUCT_VERSION, uptime, len(sessions), running, len(self.connections))
         places = (self.configuration.current.source, self.web_address, self.web_token_file)

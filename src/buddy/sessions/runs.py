@@ -296,6 +296,7 @@ class Runs:
         if run is not None:
             self._task = asyncio.get_running_loop().create_task(self._perform(run), name=f"run {run.run_id}")
             self._task.add_done_callback(self._restart_if_unstarted)
+            session.services.running.add(self)
             self._deadline.follow(run.state)
 
     def _restart_if_unstarted(self, task: asyncio.Task[None]) -> None:
@@ -313,6 +314,7 @@ class Runs:
             session.broken = True
         finally:
             self._task = None
+            session.services.running.discard(self)
             self._deadline.follow(None)
             session.audience.wake()
         if session.fold.run is not None:

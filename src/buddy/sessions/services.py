@@ -113,7 +113,7 @@ class SessionServices(Struct, frozen=True):
     replay of what an earlier version recorded. `node` is the name of this one, where several share a log, and
     `leases` decides there who may take a session; without it, the log does. `stop_children` ends the sub-agents of a
     run that ends. `day_limit` is None where no day's cost is limited. The row of a session is created in the context
-    `admit_session`, which may refuse it.
+    `admit_session`, which may refuse it. `running` has whoever performs a run now.
     """
 
     log: Log
@@ -137,6 +137,7 @@ class SessionServices(Struct, frozen=True):
     elsewhere: SessionsElsewhere | None = None
     day_limit: DayLimit | None = None
     admit_session: Callable[[str | None], AbstractAsyncContextManager[None]] = without_turn
+    running: set[object] = set()
 
     async def acquire(self, session_id: str, owner: str) -> Lease | None:
         """The right to write a session's log; None while another process has it."""

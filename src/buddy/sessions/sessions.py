@@ -185,9 +185,7 @@ class Sessions:
 
     def admit_run(self) -> None:
         """Refuse another run if the maximum is active."""
-        if len(self.by_id) < self._active_runs:
-            return  # the usual case: there are fewer sessions than runs allowed
-        if sum(session.runs.is_running for session in self.by_id.values()) >= self._active_runs:
+        if len(self.services.running) >= self._active_runs:
             raise ProtocolError("OVERLOADED", f"{self._active_runs} runs are active, the maximum", retryable=True)
 
     async def record(self, session_id: str) -> SessionRecord:
