@@ -52,6 +52,15 @@ def test_a_run_or_a_call_is_shown_and_undone_by_itself(home: Home) -> None:
     assert there(home) == ["kept", "three", "two"]
 
 
+def test_a_run_or_a_call_that_does_not_exist_is_an_error(home: Home) -> None:
+    run_both(home)
+    for command in (("undo", "--dry-run"), ("undo", "--yes"), ("changes",)):
+        for flag, kind in (("--run", "run"), ("--call", "call")):
+            done = home.run(*command, flag, "nothing_like_it")
+            assert done.code != 0
+            assert f"no {kind} 'nothing_like_it' in this session" in done.err
+
+
 def test_the_users_repository_is_bit_identical(home: Home) -> None:
     """With something staged, something stashed, hooks that would show, and no identity."""
     make_repository(home.work)

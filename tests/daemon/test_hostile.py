@@ -308,3 +308,15 @@ async def test_a_session_named_twice_must_be_named_alike(shared: Daemon) -> None
             await client.ask("attach_session", {"sessionId": first, "lastSeenSeq": 0}, second)
         with pytest.raises(ErrorResponse, match="INVALID_REQUEST"):
             await client.ask("offer_files", {"sessionId": first}, second)
+
+
+@pytest.mark.parametrize(("request_type", "more"), [("offer_files", {}), ("offer_mcp_servers", {"servers": []})])
+async def test_an_offer_for_a_session_that_does_not_exist_is_refused(
+    shared: Daemon, request_type: str, more: dict[str, object]
+) -> None:
+    async with connected_client(shared) as client:
+        known = await start(client, shared)
+        assert (await client.ask(request_type, {"sessionId": known, **more}))["accepted"]
+        unknown = known[:-1] + ("0" if known[-1] != "0" else "1")
+        with pytest.raises(ErrorResponse, match="SESSION_NOT_FOUND"):
+            await client.ask(request_type, {"sessionId": unknown, **more})

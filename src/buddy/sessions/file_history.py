@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from buddy.checkpoints.contract import Recorded
 from buddy.checkpoints.entries import Change, is_same
+from buddy.errors import ProtocolError
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EventBody, ModelRequest, ToolCall, ToolResult
+from buddy.protocol.events import EventBody, ModelRequest, RunStarted, ToolCall, ToolResult
 from buddy.protocol.file_events import FilesChanged, FilesRestored
 from buddy.sessions.past import read_pages
 
-TYPES = ("model_request", "tool_call", "tool_result", "files_changed", "files_restored")
+TYPES = ("run_started", "model_request", "tool_call", "tool_result", "files_changed", "files_restored")
 
 
 class Selection(Protocol):
@@ -58,12 +59,13 @@ class Combined(Struct, frozen=True):
     lost: int = 0
 
 
-async def read_steps(log: Log, session_id: str) -> list[Step]:
-    """Everything that changed files in a session."""
+async def read_steps(log: Log, session_id: str, wanted: Selection) -> list[Step]:
+    """Everything that changed files in a session; refused if it has no such run or call as `wanted` names."""
     found = _StepFinder()
     async for page in read_pages(log, session_id, types=TYPES):
         for event, body in page:
             found.observe(event, body)
+    found.check(wanted)
     return found.steps()
 
 
@@ -72,12 +74,15 @@ class _StepFinder:
 
     def __init__(self) -> None:
         self._turn = 0
+        self._runs: set[str] = set()
         self._turns: dict[str, int] = {}
         self._results: dict[str, int] = {}
         self._steps: list[Step] = []
 
     def observe(self, event: Event, body: EventBody | None) -> None:
         match body:
+            case RunStarted():
+                self._runs.add(body.run_id)
             case ModelRequest():
                 self._turn = body.turn
             case ToolCall(call_id=str(call_id)):
@@ -93,6 +98,12 @@ class _StepFinder:
                 self._steps.append(step)
             case _:
                 pass
+
+    def check(self, wanted: Selection) -> None:
+        named = (("run", wanted.run_id, self._runs), ("call", wanted.call_id, self._turns))
+        for kind, name, known in named:
+            if name is not None and name not in known:
+                raise ProtocolError("INVALID_REQUEST", f"no {kind} {name[:80]!r} in this session")
 
     def steps(self) -> list[Step]:
         return [_at_result(step, self._results) for step in self._steps]

@@ -58,7 +58,7 @@ async def list_changes(
     services: Listing, session_id: str, scope: Scope, request: ListChanges
 ) -> ListChangesReply | None:
     """The changes of a selection; None if the session has no checkpoints."""
-    steps = await read_steps(services.log, session_id)
+    steps = await read_steps(services.log, session_id, request)
     if services.checkpoints is None or not steps:
         return None
     at = request.at_seq
@@ -194,7 +194,7 @@ async def restore_files(session: Session, request: RestoreFiles, by: str) -> Res
 
 async def _restore(session: Session, checkpoints: Checkpoints, request: RestoreFiles, by: str) -> RestoreFilesReply:
     services, root = session.services, session.place.root
-    steps = await read_steps(services.log, session.session_id)
+    steps = await read_steps(services.log, session.session_id, request)
     chosen = last_undo(steps) if request.redo else select(steps, request)
     found = combine(chosen, await checkpoints.changes([step.checkpoint_id for step in chosen]))
     refuse = _refuse(session, _refuse_mixed(found, request.force))

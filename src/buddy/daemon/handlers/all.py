@@ -24,7 +24,7 @@ from buddy.sessions.sessions import Sessions
 def make_handlers(sessions: Sessions, log: Log, clock: Callable[[], int], host: Host) -> Handlers:
     diffs, uploads = LongDiffs(), Uploads(log, Ulids())
     return {
-        **DaemonRequests(clock, host).handlers(),
+        **DaemonRequests(sessions, clock, host).handlers(),
         **SessionRequests(sessions, host).handlers(),
         **RunRequests(sessions, host, uploads).handlers(),
         **BlobRequests(uploads).handlers(),

@@ -21,11 +21,13 @@ from buddy.protocol.mcp_requests import OfferedMcpServer, OfferMcpServers
 from buddy.protocol.open_file_requests import AnswerFile, OfferFiles
 from buddy.protocol.request_table import CAPABILITIES
 from buddy.protocol.shapes import Shape
+from buddy.sessions.sessions import Sessions
 from buddy.targets.choose import sandbox_levels
 
 
 class DaemonRequests:
-    def __init__(self, clock: Callable[[], int], host: Host) -> None:
+    def __init__(self, sessions: Sessions, clock: Callable[[], int], host: Host) -> None:
+        self._sessions = sessions
         self._clock = clock
         self._host = host
 
@@ -71,10 +73,12 @@ class DaemonRequests:
             servers = {one.name: _server(one) for one in request.servers}
         except ValueError as error:
             raise ProtocolError("INVALID_REQUEST", str(error)) from error
+        await self._sessions.record(request.session_id)
         self._host.mcp.offer(request.session_id, servers)
         return ask.AcceptedReply(accepted=True)
 
     async def offer_files(self, peer: PeerConnection, request: OfferFiles) -> Shape:
+        await self._sessions.record(request.session_id)
         self._host.open_files.offer(peer, request)
         return ask.AcceptedReply(accepted=True)
 
