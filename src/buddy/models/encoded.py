@@ -67,15 +67,19 @@ class _History(Struct):
     items: list[Item]
     encoded: list[bytes]
     call_ids: set[str]
+    followed: Sequence[Item] = ()
+    """What it was last compared with; a history that was changed, rather than continued, is another object."""
 
     def follow(self, items: Sequence[Item], encode: Callable[[Item], Steps[bytes]]) -> Steps[None]:
-        keep = _count_shared(self.items, items)
+        followed, self.followed = self.followed, ()
+        is_continued = items is followed and len(items) >= len(self.items)
+        keep = len(self.items) if is_continued else _count_shared(self.items, items)
         if keep < len(self.items):
             del self.items[keep:], self.encoded[keep:]
             self.call_ids = call_ids(self.items)
         for at in range(keep, len(items)):
             encoded = yield from encode(items[at])
-            if len(self.items) != at:  # another request did so meanwhile
+            if len(self.items) != at or self.items[-1] is not items[at - 1]:  # another request did so meanwhile
                 yield from self.follow(items, encode)
                 return
             item = items[at]
@@ -83,6 +87,7 @@ class _History(Struct):
             self.encoded.append(encoded)
             if isinstance(item, AssistantItem):
                 self.call_ids.update([call.call_id for call in item.calls])
+        self.followed = items
 
 
 class EncodedValue(Generic[Value]):

@@ -153,11 +153,8 @@ class ActiveRun:
         return call.arguments
 
     async def scrub_ahead(self, body: EventBody) -> None:
-        if body.facts.ends_reply:
-            await self._journal.finish_streams("thinking_token")
-            await self._journal.finish_streams("assistant_token")
-        elif type(body) is ToolResult:
-            await self._journal.finish_streams("tool_output", body.call_id or "")
+        if self._journal.is_streaming:
+            await self._finish_streams(body)
         await self._journal.prepare(body)
 
     async def scrub_long(self, text: str) -> str:
@@ -170,6 +167,14 @@ class ActiveRun:
         if isinstance(content, str):
             content = (await self.scrub_long(content)).encode(errors="replace")
         return await self._put_blob(content)
+
+    async def _finish_streams(self, body: EventBody) -> None:
+        """Those that this event ends."""
+        if body.facts.ends_reply:
+            await self._journal.finish_streams("thinking_token")
+            await self._journal.finish_streams("assistant_token")
+        elif type(body) is ToolResult:
+            await self._journal.finish_streams("tool_output", body.call_id or "")
 
     def _started_call(self, body: ToolResult) -> str:
         """The call that ends with this result, if it may have changed files."""

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from buddy import long_json
 from buddy.protocol.events import AssistantMessage, EventBody, Progress, RunComplete, UserMessage
 from buddy.scrub import Scrubber
-from buddy.scrub.scrubber import is_long
 from buddy.sessions.spill import SPILL_ABOVE, encode_long
 from buddy.steps import Steps, at_once, take_turns
 
@@ -28,11 +27,10 @@ class BodyEncoder:
 
     async def prepare(self, body: EventBody) -> None:
         """Scrub and encode a long body that is encoded next, in steps."""
-        if is_long(body):
-            version = self._scrubber.version
-            scrubbed = await take_turns(self._scrub_steps(body))
-            payload, blobs = await take_turns(encode_long(scrubbed))
-            self._prepared[id(body)] = _Prepared(body, scrubbed, payload, blobs, version)
+        version = self._scrubber.version
+        scrubbed = await take_turns(self._scrub_steps(body))
+        payload, blobs = await take_turns(encode_long(scrubbed))
+        self._prepared[id(body)] = _Prepared(body, scrubbed, payload, blobs, version)
 
     def encode(self, body: EventBody, *, is_scrubbed: bool = False) -> tuple[EventBody, bytes, dict[str, bytes]]:
         """The scrubbed body, its payload, and the blobs that the payload names."""

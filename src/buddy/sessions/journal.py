@@ -29,7 +29,7 @@ from buddy.protocol.events import (
     ToolOutput,
 )
 from buddy.scrub import Scrubber, Stream
-from buddy.scrub.scrubber import SLICE
+from buddy.scrub.scrubber import SLICE, is_long
 from buddy.sessions.bodies import BodyEncoder
 from buddy.steps import Steps, Turns, at_once, parts, take_turns
 
@@ -101,9 +101,15 @@ class Journal:
         self._merged_at = 0.0
         self._scheduled = False
 
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a text arrives in pieces."""
+        return bool(self._lanes)
+
     async def prepare(self, body: EventBody) -> None:
-        """Scrub and encode a long body that is recorded next."""
-        await self._bodies.prepare(body)
+        """Scrub and encode a body that is recorded next, if it is long."""
+        if is_long(body):
+            await self._bodies.prepare(body)
 
     def record(self, body: EventBody, run_id: str | None = None) -> EventBody:
         """Assign the event's seq and commit it soon; returns the body as it was recorded."""

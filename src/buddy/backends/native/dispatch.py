@@ -39,6 +39,8 @@ from buddy.targets.contract import OnOutput
 from buddy.tools.contract import Call, Output, Resumable, Tool
 from buddy.tools.registry import Registry
 
+StreamName = Literal["stdout", "stderr"]
+
 
 class PreparedCall(Struct, frozen=True):
     """A call that could run: its tool, its typed arguments, and the question whether it may."""
@@ -192,7 +194,7 @@ class Dispatch:
     async def execute(self, run: Run, call: OpenCall, prepared: PreparedCall) -> Output:
         decoders: dict[str, codecs.IncrementalDecoder] = {}
 
-        async def on_output(stream: Literal["stdout", "stderr"], data: bytes) -> None:
+        async def on_output(stream: StreamName, data: bytes) -> None:
             if stream not in decoders:
                 decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
             text = decoders[stream].decode(data)
@@ -241,7 +243,7 @@ class Dispatch:
         )
 
 
-async def _no_output(_stream: Literal["stdout", "stderr"], _data: bytes) -> None:
+async def _no_output(_stream: StreamName, _data: bytes) -> None:
     pass
 
 
