@@ -14,7 +14,7 @@ from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.prompt import Prompts, PromptSettings
 from buddy.backends.native.reply import read_reply
 from buddy.backends.native.session_tools import SessionTools
-from buddy.backends.native.watch import TimedPhase, report_model_call, watching_tools
+from buddy.backends.native.watch import PhaseTimes, report_model_call, watching_tools
 from buddy.backends.runstate import TurnState
 from buddy.errors import RunEnded
 from buddy.models.contract import Provider, TokenUsage
@@ -103,11 +103,14 @@ class Native:
     async def execute(self, run: Run) -> None:
         if run.state.partial:
             run.emit(AssistantRestart(reason="interrupted"))
-        while not run.state.answered or await run.record_steering():
-            if not run.state.open_calls:
-                await self._turn(run)
-            if run.state.open_calls:
-                await self._run_tools(run)
+        with PhaseTimes(run) as times:
+            while not run.state.answered or await run.record_steering():
+                if not run.state.open_calls:
+                    times.begin(TurnState.STREAMING)
+                    await self._turn(run)
+                if run.state.open_calls:
+                    times.begin(TurnState.TOOL_EXECUTION)
+                    await self._run_tools(run)
         if run.state.truncated:
             raise RunEnded("truncated", "the model's reply was cut off before it was complete")
 
@@ -118,14 +121,13 @@ class Native:
         await run.record_steering()
         asked = await self._prompts.ask(run, self._provider, await self._tools.refresh(run))
         report_model_call(run, self._provider.model)
-        with TimedPhase(run, TurnState.STREAMING):
-            try:
-                await read_reply(run, self._provider, asked, self._prompts.known_calls(run.state.recording))
-            except asyncio.CancelledError:
-                await keep_interrupted(run, self._partial)
-                raise
+        try:
+            await read_reply(run, self._provider, asked, self._prompts.known_calls(run.state.recording))
+        except asyncio.CancelledError:
+            await keep_interrupted(run, self._partial)
+            raise
 
     async def _run_tools(self, run: Run) -> None:
         registry = (await self._tools.current(run)).registry
-        with TimedPhase(run, TurnState.TOOL_EXECUTION), watching_tools(run, registry):
+        with watching_tools(run, registry):
             await self._dispatch(registry, self._has_room).settle(run)

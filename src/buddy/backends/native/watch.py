@@ -1,4 +1,4 @@
-"""Reports on a turn while it runs: how long its states took, that a long tool still runs, that a call repeats.
+"""Reports on a run while it works: how long its states took, that a long tool still runs, that a call repeats.
 
 Invariant: nothing here changes what a run does.
 """
@@ -6,6 +6,7 @@ Invariant: nothing here changes what a run does.
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Self
 
 from msgspec.structs import replace
 
@@ -18,20 +19,28 @@ HEARTBEAT_SECONDS = 5.0
 REPEATS = 3
 
 
-class TimedPhase:
-    """Reports how long a state of the turn took, unless it was cut short: then the end of the run says so."""
+class PhaseTimes:
+    """How long a run was in each state of its turns, reported once it leaves the loop, however it does."""
 
-    def __init__(self, run: Run, state: TurnState) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
-        self._state = state
-        self._began = run.seconds()
+        self._spent: dict[TurnState, float] = {}
+        self._state: TurnState | None = None
+        self._since = 0.0
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            took = max(0.0, self._run.seconds() - self._began)
-            self._run.emit(Phase(name=self._state, duration_ms=round(took * 1000, 3)))
+    def begin(self, state: TurnState | None) -> None:
+        now = self._run.seconds()
+        if self._state is not None:
+            self._spent[self._state] = self._spent.get(self._state, 0.0) + max(0.0, now - self._since)
+        self._state, self._since = state, now
+
+    def __exit__(self, *_: object) -> None:
+        self.begin(None)
+        for state, seconds in self._spent.items():
+            self._run.emit(Phase(name=state, duration_ms=round(seconds * 1000, 3)))
 
 
 def report_model_call(run: Run, model: str) -> None:
@@ -60,10 +69,16 @@ def watching_tools(run: Run, registry: Registry) -> Generator[None]:
     finally:
         heartbeat.stop()
     state = run.state
-    if state.repeated >= REPEATS:
+    if is_reported(state.repeated):
         name = state.last_done[0]
         message = f"{name} was called {state.repeated} times in a row with the same arguments and the same result"
         run.emit(WarningRaised(code="REPEATED_CALL", message=message))
+
+
+def is_reported(repeated: int) -> bool:
+    """The third time, the sixth, the twelfth: whoever ignores it once need not hear it at every turn."""
+    times, rest = divmod(repeated, REPEATS)
+    return times > 0 and rest == 0 and times.bit_count() == 1
 
 
 def _max_turns(run: Run) -> int:
