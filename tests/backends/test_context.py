@@ -81,7 +81,7 @@ async def test_a_filling_context_is_warned_about_then_compacted_and_reported(tmp
         kinds = [event.type for event in client.received if event.type != "status"]
         at = kinds.index("session_compacted")
         assert kinds[at - 4 : at + 3] == [
-            "phase",
+            "tool_result",
             "progress",
             "model_request",
             "usage",

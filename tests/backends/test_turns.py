@@ -54,19 +54,18 @@ async def test_every_step_of_the_loop_is_recorded_in_order(tmp_path: Path) -> No
             "assistant_message",  # persist the assistant's message
             "assistant_done",
             "usage",  # settle the budget
-            "phase",
             "progress",  # tool calls? yes
             "tool_call",  # execute them
             "tool_result",  # persist their results
-            "phase",
             "progress",  # back to the turn check
             "status",
             "model_request",
             "assistant_message",
             "assistant_done",
-            "usage",
+            "usage",  # tool calls? no: yield
             "phase",
-            "run_complete",  # tool calls? no: yield
+            "phase",
+            "run_complete",
         ]
         assert states(client) == [
             TurnState.STREAMING,
@@ -74,7 +73,29 @@ async def test_every_step_of_the_loop_is_recorded_in_order(tmp_path: Path) -> No
             TurnState.STREAMING,
             TurnState.YIELDING,
         ]
-        assert [phase.name for phase in client.bodies(Phase)] == ["streaming", "tool_execution", "streaming"]
+        assert [phase.name for phase in client.bodies(Phase)] == ["streaming", "tool_execution"]
+
+
+async def test_the_phases_of_a_run_are_summed(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    turns = [asks_for(call("read_file", {"path": "a.txt"})) for _ in range(3)]
+    async with checked_host(tmp_path, StepModel(*turns, answer("done"))) as host, host.client() as client:
+        await client.start()
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        phases = client.bodies(Phase)
+        assert [phase.name for phase in phases] == ["streaming", "tool_execution"]
+        took = client.received[-1].ts - client.received[0].ts
+        assert 0 < sum(phase.duration_ms for phase in phases) <= took + len(phases)
+
+
+async def test_a_run_that_is_cut_short_reports_no_phases(tmp_path: Path) -> None:
+    model = StepModel(asks_for(call("read_file", {"path": "missing"})))
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start()
+        await client.send("go", options=RunOptions(budget=BudgetLimits(max_turns=1)))
+        await client.wait_for(RunComplete)
+        assert client.bodies(Phase) == []
 
 
 async def test_the_turn_limit_ends_the_run_with_budget_exceeded(tmp_path: Path) -> None:
@@ -111,7 +132,7 @@ async def test_the_cost_limit_ends_the_run_with_budget_exceeded(tmp_path: Path) 
 
 
 async def test_a_repeated_call_with_the_same_result_is_reported(tmp_path: Path) -> None:
-    same = [asks_for(call("read_file", {"path": "a.txt"})) for _ in range(4)]
+    same = [asks_for(call("read_file", {"path": "a.txt"})) for _ in range(7)]
     (tmp_path / "a.txt").write_text("a")
     async with checked_host(tmp_path, StepModel(*same, answer())) as host, host.client() as client:
         await client.start()
@@ -119,7 +140,7 @@ async def test_a_repeated_call_with_the_same_result_is_reported(tmp_path: Path) 
         assert (await client.wait_for(RunComplete)).outcome == "success"
         told = [(warning.code, warning.message) for warning in client.bodies(WarningRaised)]
         text = "read_file was called {} times in a row with the same arguments and the same result"
-        assert told == [("REPEATED_CALL", text.format(3)), ("REPEATED_CALL", text.format(4))]
+        assert told == [("REPEATED_CALL", text.format(3)), ("REPEATED_CALL", text.format(6))]
 
 
 async def test_calls_with_different_arguments_or_results_are_not_repetitions(tmp_path: Path) -> None:

@@ -25,7 +25,16 @@ from buddy.models.contract import (
     ThinkingDelta,
     TokenUsage,
 )
-from buddy.protocol.events import ApprovalRequired, AssistantToken, ModelRequest, RunComplete, RunStarted, ToolOutput
+from buddy.protocol.events import (
+    ApprovalRequired,
+    AssistantToken,
+    ModelRequest,
+    Phase,
+    RunComplete,
+    RunStarted,
+    ToolOutput,
+    WarningRaised,
+)
 from buddy.protocol.queue_requests import SteerRun
 from buddy.protocol.requests import (
     AcceptedReply,
@@ -210,6 +219,20 @@ async def test_retries_and_failures_are_replayed(tmp_path: Path) -> None:
     async with recording_session(tmp_path, *turns) as recording:
         for text in ("first", "second", "third"):
             await recording.say(text)
+        await assert_same(await recording.recording())
+
+
+async def test_a_recording_with_the_phases_of_each_turn_is_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("buddy.sessions.runs.RECORDING", 4)
+    (tmp_path / "a.txt").write_text("a")
+    turns = [asks_for(call("read_file", {"path": "a.txt"})) for _ in range(4)]
+    async with recording_session(tmp_path, *turns, answer("done")) as recording:
+        await recording.say("go")
+        phases = [phase.name for phase in recording.client.bodies(Phase)]
+        assert phases == [*["streaming", "tool_execution"] * 4, "streaming"]
+        assert [warning.code for warning in recording.client.bodies(WarningRaised)] == ["REPEATED_CALL"] * 2
         await assert_same(await recording.recording())
 
 

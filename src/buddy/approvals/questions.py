@@ -1,5 +1,7 @@
 """What is asked before a call starts, what the rules say about it, and the answer."""
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
@@ -10,14 +12,21 @@ from buddy.protocol.intents import Intent
 RuleDecision = Literal["allow", "ask", "deny"]
 
 
-class Question(Struct, frozen=True):
-    """May this call start? `digest` is bound to exactly what would run; `tool` is the name that rules match."""
+class Question(Struct, frozen=True, dict=True):
+    """May this call start? `digest` is bound to exactly what would run; `tool` is the name that rules match.
+
+    `bound` is the digest, or what computes it: most calls only read, and nobody looks at theirs.
+    """
 
     call_id: str
     tier: Tier
     intent: Intent
-    digest: str
+    bound: str | Callable[[], str]
     tool: str = ""
+
+    @cached_property
+    def digest(self) -> str:
+        return self.bound if isinstance(self.bound, str) else self.bound()
 
 
 class Opinion(Struct, frozen=True):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from buddy.approvals.rules import Rule, Rules
 
 
+_TRUST_ENTRIES = tuple(dict.fromkeys(name.partition("/")[0] for name in TRUST_FILES))
 MAX_WARNINGS = 5
 MANY = 500
 """More rules than this are prepared at the start, as nobody waits for that yet."""
@@ -69,7 +70,7 @@ class RuleBook:
 
     def notes(self, root: str) -> tuple[WarningRaised, ...]:
         """Warnings about files of the folder that have no effect although somebody may expect one."""
-        if not any(os.path.lexists(f"{root}/{name}") for name in TRUST_FILES):
+        if not any(os.path.lexists(f"{root}/{name}") for name in _TRUST_ENTRIES):
             return ()
         names = [effect.name for effect in effects_of(root)]
         if not names:

@@ -35,10 +35,12 @@ class RunHooks:
 
     async def before_call(self, call: OpenCall, question: Question, judge: Callable[[Question], Opinion]) -> str | None:
         """Have the hooks answer about a call; the arguments that they put in place of its own, if they did."""
+        if not self._points.watches("PreToolUse"):
+            return None
         again = call.changed is not None and not call.is_rechecked
         is_known = (question.digest, again) in self._consulted or call.digest == question.digest
         is_over = not call.is_delegate and (call.stage != "called" or (call.hooked is not None and not again))
-        if is_known or is_over or not self._points.watches("PreToolUse"):
+        if is_known or is_over:
             return None
         self._consulted.add((question.digest, again))
         request = HookCall(

@@ -13,7 +13,14 @@ from buddy.log.contract import Lease
 from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.codes import Policy, SessionState
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EventBody, SessionResumed, SessionSnapshot, SessionStarted, WarningRaised
+from buddy.protocol.events import (
+    EventBody,
+    Informational,
+    SessionResumed,
+    SessionSnapshot,
+    SessionStarted,
+    WarningRaised,
+)
 from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import ApprovalRequest
 from buddy.sessions.approvals import Approvals
@@ -227,8 +234,9 @@ class Session:
             raise ProtocolError("INTERNAL_ERROR", f"the log refused a write: {error}", retryable=True) from error
 
     def _apply(self, event: Event, body: EventBody) -> None:
-        self.fold.apply(event, body)
-        self._row.apply(body, event.ts)
+        if not isinstance(body, Informational):
+            self.fold.apply(event, body)
+            self._row.apply(body, event.ts)
         self.backend.observe(event.seq, body)
 
     def _publish(self, events: Sequence[Event]) -> None:

@@ -34,7 +34,7 @@ from buddy.protocol.codes import ToolErrorType, ToolOutcome
 from buddy.protocol.events import Recovery, ToolCall, ToolResult
 from buddy.protocol.intents import Other
 from buddy.protocol.shapes import ToolFailure
-from buddy.steps import Steps, Turns, take_turns
+from buddy.steps import PART, Steps, Turns, at_once, take_turns
 from buddy.targets.contract import OnOutput
 from buddy.tools.contract import Call, Output, Resumable, Tool
 from buddy.tools.registry import Registry
@@ -175,9 +175,11 @@ class Dispatch:
             raise ToolError(problem)
         args = await take_turns(self._registry.parse_long(tool, arguments))
         intent = await tool.intent(args, run.place)
-        digest = await take_turns(digest_of(tool.name, arguments, intent, run.place))
         tier = self._registry.tier_of(tool.name)
-        return PreparedCall(tool, args, Question(call.item.call_id, tier, intent, digest, tool.name))
+        bound = lambda: at_once(digest_of(tool.name, arguments, intent, run.place))  # noqa: E731 - called later, if ever
+        if tier != "read-only" or len(arguments) > PART:
+            bound = await take_turns(digest_of(tool.name, arguments, intent, run.place))
+        return PreparedCall(tool, args, Question(call.item.call_id, tier, intent, bound, tool.name))
 
     async def _permit(self, run: Run, call: OpenCall, prepared: PreparedCall) -> PreparedCall:
         """Have the call decided and claimed; what changed since it was decided is decided again."""

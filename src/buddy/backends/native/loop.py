@@ -14,7 +14,7 @@ from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.prompt import Prompts, PromptSettings
 from buddy.backends.native.reply import read_reply
 from buddy.backends.native.session_tools import SessionTools
-from buddy.backends.native.watch import PhaseTimes, report_model_call, watching_tools
+from buddy.backends.native.watch import RunWatch, report_model_call
 from buddy.backends.runstate import TurnState
 from buddy.errors import RunEnded
 from buddy.models.contract import Provider, TokenUsage
@@ -103,14 +103,14 @@ class Native:
     async def execute(self, run: Run) -> None:
         if run.state.partial:
             run.emit(AssistantRestart(reason="interrupted"))
-        with PhaseTimes(run) as times:
+        with RunWatch(run) as watch:
             while not run.state.answered or await run.record_steering():
                 if not run.state.open_calls:
-                    times.begin(TurnState.STREAMING)
+                    watch.begin(TurnState.STREAMING)
                     await self._turn(run)
+                    watch.end()
                 if run.state.open_calls:
-                    times.begin(TurnState.TOOL_EXECUTION)
-                    await self._run_tools(run)
+                    await self._run_tools(run, watch)
         if run.state.truncated:
             raise RunEnded("truncated", "the model's reply was cut off before it was complete")
 
@@ -127,7 +127,8 @@ class Native:
             await keep_interrupted(run, self._partial)
             raise
 
-    async def _run_tools(self, run: Run) -> None:
+    async def _run_tools(self, run: Run, watch: RunWatch) -> None:
         registry = (await self._tools.current(run)).registry
-        with watching_tools(run, registry):
-            await self._dispatch(registry, self._has_room).settle(run)
+        watch.begin_tools(registry)
+        await self._dispatch(registry, self._has_room).settle(run)
+        watch.end_tools()

@@ -4,8 +4,6 @@ Invariant: nothing here changes what a run does.
 """
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Self
 
 from msgspec.structs import replace
@@ -15,32 +13,95 @@ from buddy.backends.runstate import TurnState
 from buddy.protocol.events import Phase, Progress, Status, WarningRaised
 from buddy.tools.registry import Registry
 
+SUMMED_SINCE = 5
+"""Since which version of what runs record they report their phases once, and a repeated call not every time."""
 HEARTBEAT_SECONDS = 5.0
+TOO_EARLY = 0.001  # a timer may fire a moment before its time
 REPEATS = 3
 
 
-class PhaseTimes:
-    """How long a run was in each state of its turns, reported once it leaves the loop, however it does."""
+class RunWatch:
+    """What a run reports of itself: its tools as they start, every few seconds that they still run, and if a call was
+    repeated in vain; and when it leaves the loop, unless it was cut short, how long it was in each state."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._spent: dict[TurnState, float] = {}
-        self._state: TurnState | None = None
+        self._is_summed = run.state.recording >= SUMMED_SINCE
+        self._state = TurnState.STREAMING
         self._since = 0.0
+        self._tools: Progress | None = None
+        self._tools_since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
         return self
 
-    def begin(self, state: TurnState | None) -> None:
-        now = self._run.seconds()
-        if self._state is not None:
-            self._spent[self._state] = self._spent.get(self._state, 0.0) + max(0.0, now - self._since)
-        self._state, self._since = state, now
+    def begin(self, state: TurnState) -> None:
+        self._state, self._since = state, self._run.seconds()
 
-    def __exit__(self, *_: object) -> None:
-        self.begin(None)
-        for state, seconds in self._spent.items():
-            self._run.emit(Phase(name=state, duration_ms=round(seconds * 1000, 3)))
+    def end(self) -> None:
+        """The state of the turn is over."""
+        took = max(0.0, self._run.seconds() - self._since)
+        self._tools = None
+        if self._is_summed:
+            self._spent[self._state] = self._spent.get(self._state, 0.0) + took
+        else:
+            self._report(self._state, took)
+
+    def begin_tools(self, registry: Registry) -> None:
+        self.begin(TurnState.TOOL_EXECUTION)
+        run = self._run
+        turn, most = max(run.state.turns, 1), _max_turns(run)
+        names = tuple(call.item.name for call in run.state.open_calls.values())
+        self._tools = Progress(
+            kind="tool_execution",
+            message=f"[{turn}/{most}] Executing tools: {', '.join(names)}",
+            turn=turn,
+            max_turns=most,
+            tool_names=names,
+            tiers={name: registry.tier_of(name) for name in names if name in registry.names},
+        )
+        run.emit(self._tools)
+        self._tools_since = asyncio.get_running_loop().time()
+        if self._timer is None:
+            self._beat_at(self._tools_since + HEARTBEAT_SECONDS)
+
+    def end_tools(self) -> None:
+        state = self._run.state
+        if state.repeated >= REPEATS and (not self._is_summed or is_reported(state.repeated)):
+            name = state.last_done[0]
+            message = f"{name} was called {state.repeated} times in a row with the same arguments and the same result"
+            self._run.emit(WarningRaised(code="REPEATED_CALL", message=message))
+        self.end()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if kind is None:
+            for state, seconds in self._spent.items():
+                self._report(state, seconds)
+
+    def _report(self, state: TurnState, seconds: float) -> None:
+        self._run.emit(Phase(name=state, duration_ms=round(seconds * 1000, 3)))
+
+    def _beat_at(self, when: float) -> None:
+        # A timer and not a task, and one for many turns: most tools finish long before the first beat.
+        self._timer = asyncio.get_running_loop().call_at(when, self._beat)
+
+    def _beat(self) -> None:
+        self._timer = None
+        if self._tools is None:
+            return
+        now, due = asyncio.get_running_loop().time(), self._tools_since + HEARTBEAT_SECONDS
+        if now < due - TOO_EARLY:
+            self._beat_at(due)  # it was set for earlier tools
+            return
+        self._beat_at(now + HEARTBEAT_SECONDS)
+        if not self._run.state.pending:  # nothing runs while a person is being asked
+            elapsed = self._run.seconds() - self._since
+            message = f"{self._tools.message} ({elapsed:.0f} s)"
+            self._run.emit(replace(self._tools, message=message, elapsed_seconds=max(0.0, elapsed)))
 
 
 def report_model_call(run: Run, model: str) -> None:
@@ -49,58 +110,11 @@ def report_model_call(run: Run, model: str) -> None:
     run.emit(Status(source="orchestrator", phase="Calling model", detail=model))
 
 
-@contextmanager
-def watching_tools(run: Run, registry: Registry) -> Generator[None]:
-    """Report which tools run, every few seconds that they still do, and at the end if a call was repeated in vain."""
-    turn, most = max(run.state.turns, 1), _max_turns(run)
-    names = tuple(call.item.name for call in run.state.open_calls.values())
-    begun = Progress(
-        kind="tool_execution",
-        message=f"[{turn}/{most}] Executing tools: {', '.join(names)}",
-        turn=turn,
-        max_turns=most,
-        tool_names=names,
-        tiers={name: registry.tier_of(name) for name in names if name in registry.names},
-    )
-    run.emit(begun)
-    heartbeat = _Heartbeat(run, begun)
-    try:
-        yield
-    finally:
-        heartbeat.stop()
-    state = run.state
-    if is_reported(state.repeated):
-        name = state.last_done[0]
-        message = f"{name} was called {state.repeated} times in a row with the same arguments and the same result"
-        run.emit(WarningRaised(code="REPEATED_CALL", message=message))
-
-
 def is_reported(repeated: int) -> bool:
-    """The third time, the sixth, the twelfth: whoever ignores it once need not hear it at every turn."""
+    """The third time, the sixth, the twelfth, and so on: a model that ignores it would be told at every turn."""
     times, rest = divmod(repeated, REPEATS)
-    return times > 0 and rest == 0 and times.bit_count() == 1
+    return rest == 0 and times.bit_count() == 1
 
 
 def _max_turns(run: Run) -> int:
     return run.state.options.budget.max_turns or 50
-
-
-class _Heartbeat:
-    """Uses a timer and not a task: most tools finish long before the first beat."""
-
-    def __init__(self, run: Run, begun: Progress) -> None:
-        self._run = run
-        self._begun = begun
-        self._began = run.seconds()
-        self._next = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat)
-
-    def stop(self) -> None:
-        self._next.cancel()
-
-    def _beat(self) -> None:
-        self._next = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat)
-        if self._run.state.pending:
-            return  # nothing runs while a person is being asked
-        elapsed = self._run.seconds() - self._began
-        message = f"{self._begun.message} ({elapsed:.0f} s)"
-        self._run.emit(replace(self._begun, message=message, elapsed_seconds=max(0.0, elapsed)))
