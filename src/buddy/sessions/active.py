@@ -154,7 +154,7 @@ class ActiveRun:
 
     async def scrub_ahead(self, body: EventBody) -> None:
         if self._journal.is_streaming:
-            await self._finish_streams(body)
+            await _finish_streams(self._journal, body)
         await self._journal.prepare(body)
 
     async def scrub_long(self, text: str) -> str:
@@ -167,14 +167,6 @@ class ActiveRun:
         if isinstance(content, str):
             content = (await self.scrub_long(content)).encode(errors="replace")
         return await self._put_blob(content)
-
-    async def _finish_streams(self, body: EventBody) -> None:
-        """Those that this event ends."""
-        if body.facts.ends_reply:
-            await self._journal.finish_streams("thinking_token")
-            await self._journal.finish_streams("assistant_token")
-        elif type(body) is ToolResult:
-            await self._journal.finish_streams("tool_output", body.call_id or "")
 
     def _started_call(self, body: ToolResult) -> str:
         """The call that ends with this result, if it may have changed files."""
@@ -189,3 +181,12 @@ class ActiveRun:
         call = self._state.open_calls.get(call_id)
         if call is not None and call.stage == "awaiting" and call.approval is not None:
             self._journal.record(ApprovalExpired(approval_id=call.approval.approval_id), self.run_id)
+
+
+async def _finish_streams(journal: Journal, body: EventBody) -> None:
+    """Those that this event ends."""
+    if body.facts.ends_reply:
+        await journal.finish_streams("thinking_token")
+        await journal.finish_streams("assistant_token")
+    elif type(body) is ToolResult:
+        await journal.finish_streams("tool_output", body.call_id or "")

@@ -156,13 +156,10 @@ class Transcript:
         self._asked_ids = {**earlier, message.message_id: self.asked}
 
     def _note(self, body: HookFinished | FilesRestored) -> None:
+        """Add what a hook says to the result or the message it is about, and take out a message that it refused."""
         if isinstance(body, FilesRestored):
             self._context += restored_note(body)
-        else:
-            self._hook(body)
-
-    def _hook(self, body: HookFinished) -> None:
-        """Add what a hook says to the result or the message it is about, and take out a message that it refused."""
+            return
         asked = self._asked_ids.get(body.message_id or "")
         unsent = self.asked if self.items and self.items[-1] is self.asked else None
         if body.event == "UserPromptSubmit" and body.verdict == "deny" and asked is not None:

@@ -111,7 +111,7 @@ def report_model_call(run: Run, model: str) -> None:
 
 
 def is_reported(repeated: int) -> bool:
-    """The third time, the sixth, the twelfth, and so on: a model that ignores it would be told at every turn."""
+    """The third time, the sixth, the twelfth and so on, because a model that ignores it repeats the call every turn."""
     times, rest = divmod(repeated, REPEATS)
     return rest == 0 and times.bit_count() == 1
 
