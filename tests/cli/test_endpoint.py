@@ -271,6 +271,42 @@ async def test_a_recovered_run_waits_for_its_key(stopped: Home) -> None:
 
 
 @pytest.mark.slow
+async def test_a_profiles_key_never_stands_in_for_a_clients_own(stopped: Home) -> None:
+    """Neither for a run that was recovered, nor for the next message."""
+    home, restarted = stopped, asyncio.Event()
+
+    def answer(request: Request) -> Answer:
+        return answer_to(request, says("done")) if restarted.is_set() else Answer(hang="headers")
+
+    async with FakeModel(answer) as model, FakeModel(replies("no")) as other:
+        write_profile(home, "own", other, f'api_key = "{OTHER_KEY}"')
+        await start_daemon(home)
+        endpoint = {"baseUrl": model.base_url, "model": "m", "apiKey": KEY, "contextLimit": 32000}
+        async with wire(home) as client:
+            started = await client.ask("start_session", start_request(home.work, endpoint))
+            place = {"sessionId": started["sessionId"], "lastSeenSeq": 0}
+            message = {"sessionId": started["sessionId"], "clientMessageId": "msg_1", "text": "go"}
+            await client.ask("send_user_message", message, started["sessionId"])
+            await model.wait_requests(1)
+        os.kill(int((home.state / "daemon.lock").read_text()), signal.SIGKILL)
+        restarted.set()
+        await start_daemon(home)
+        async with wire(home) as client:
+            await client.ask("attach_session", place, started["sessionId"])
+            await client.wait_for("warning", lambda found: found["code"] == "CREDENTIALS_NEEDED")
+            key = {"options": {"endpoint": {"apiKey": KEY}}}
+            await client.ask("attach_session", {**place, **key}, started["sessionId"])
+            assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
+        await run(home, "daemon", "stop")
+        await start_daemon(home)
+        async with wire(home) as client:
+            with pytest.raises(ErrorResponse, match="BUDDY_API_KEY"):
+                await client.ask("send_user_message", {**message, "clientMessageId": "msg_2"}, started["sessionId"])
+        assert {request.headers["authorization"] for request in chats(model)} == {f"Bearer {KEY}"}
+        assert chats(other) == []
+
+
+@pytest.mark.slow
 async def test_resume_sends_the_key_that_a_recovered_run_needs(stopped: Home) -> None:
     home, restarted = stopped, asyncio.Event()
 

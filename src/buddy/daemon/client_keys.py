@@ -72,6 +72,10 @@ class ClientKeys:
             variables["BUDDY_API_KEY"] = key
         return {**self._own, **variables, **named}
 
+    def has_key(self, session_id: str, endpoint: Endpoint) -> bool:
+        """Whether there is a key for this endpoint, its client's or that of a runtime with the same endpoint."""
+        return self.environment(session_id, endpoint) != self.environment(session_id, endpoint, with_keys=False)
+
     def has_address(self, session_id: str, endpoint: Endpoint) -> bool:
         """Whether the complete address of an endpoint with a password is known."""
         held = self._sessions.get(session_id)

@@ -123,15 +123,17 @@ class SessionModel:
         return provider
 
     def _missing(self, resolved: Resolved, profile: str | None) -> str:
-        endpoint = self.endpoint
-        if endpoint is None or not endpoint.keyed or resolved.api_key:
+        """The variable of the client's own key; no other key takes its place, least of all on the client's server."""
+        endpoint, keys = self.endpoint, self._models.keys
+        if endpoint is None or not endpoint.keyed:
             return ""
         is_own = resolved.base_url == endpoint.base_url
-        if is_own and self._models.keys.has_address(self.session_id, endpoint):
+        if is_own and keys.has_address(self.session_id, endpoint):
             return ""
-        if is_own or resolved.unset_variable or profile in (None, self.named[0]):
-            return resolved.unset_variable or "BUDDY_API_KEY"
-        return ""
+        is_theirs = is_own or profile in (None, self.named[0])
+        if resolved.api_key and (not is_theirs or keys.has_key(self.session_id, endpoint)):
+            return ""
+        return resolved.unset_variable or ("BUDDY_API_KEY" if is_theirs else "")
 
     def would_be(self, endpoint: Endpoint | None) -> Resolved | None:
         """What a session that was started like this one, but with this endpoint, would use."""
