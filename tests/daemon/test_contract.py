@@ -4,6 +4,7 @@ Every case runs over the Unix socket and over WebSocket, with a client that shar
 """
 
 import asyncio
+import json
 
 import pytest
 
@@ -267,3 +268,16 @@ async def test_unknown_types_versions_and_sessions_are_named(
             )
         await client.transport.send(b'{"v":"push.runtime.v2","kind":"request","requestId":"req_v2","type":"ping"}')
         assert (await client.response("req_v2"))["error"]["code"] == "UNSUPPORTED_PROTOCOL_VERSION"
+
+
+async def test_a_response_names_the_session_that_only_the_payload_of_its_request_names(
+    shared: Daemon, kind: ClientKind, transport: TransportName
+) -> None:
+    del kind
+    async with wire_client(shared, transport) as client:
+        session_id = await start(client, shared)
+        payload = {"sessionId": session_id, "clientMessageId": "msg_1", "text": "count"}
+        head = {"v": "push.runtime.v1", "kind": "request", "requestId": "req_1", "type": "send_user_message"}
+        await client.transport.send(json.dumps({**head, "payload": payload}).encode())
+        response = await client.response("req_1")
+        assert (response["ok"], response["sessionId"]) == (True, session_id)

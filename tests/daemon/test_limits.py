@@ -140,6 +140,9 @@ async def test_one_observer_too_many_is_refused(tmp_path: Path) -> None:
                 assert refused.value.retryable
                 other = await start(third, daemon)
                 assert other != session_id
+                # A driver is no observer: it follows what it sends.
+                await send(third, session_id, "count")
+                await third.wait_for("run_complete")
             await wait_for_connections(client, 3)
             await attach(third, session_id)
             await third.wait_for("session_started", lambda payload: payload["sessionId"] == session_id)

@@ -54,6 +54,27 @@ async def test_a_revoked_token_ends_the_connections_that_came_with_it(
 
 
 @pytest.mark.parametrize("transport", ["unix", "websocket"])
+async def test_who_revokes_its_own_token_gets_an_answer_first(shared: Daemon, transport: TransportName) -> None:
+    async with wire_client(shared) as owner:
+        session_id = await start(owner, shared)
+        token = await mint(owner, session_id, "driver")
+        async with wire_client(shared, transport, token=token) as client:
+            await attach(client, session_id, 0, token)
+            assert await client.ask("revoke_token", {"attachToken": token}, session_id) == {"revoked": True}
+            await client.ended()
+
+
+async def test_a_part_of_a_tokens_id_revokes_nothing(shared: Daemon) -> None:
+    async with wire_client(shared) as owner:
+        session_id = await start(owner, shared)
+        await mint(owner, session_id)
+        before = (await owner.ask("list_tokens", {}, session_id))["tokens"]
+        for part in (before[0]["id"][0], before[0]["id"][:-1]):
+            assert await owner.ask("revoke_token", {"attachToken": part}, session_id) == {"revoked": False}
+        assert (await owner.ask("list_tokens", {}, session_id))["tokens"] == before
+
+
+@pytest.mark.parametrize("transport", ["unix", "websocket"])
 async def test_a_revoked_client_that_reads_nothing_is_closed_too(tmp_path: Path, transport: TransportName) -> None:
     daemon = Daemon(tmp_path, web=True)
     session_id = await write_history(daemon.state_dir, daemon.workspace, 10_000, 2000)

@@ -199,7 +199,15 @@ async def test_a_blob_is_named_by_its_content(log: Log) -> None:
     assert await log.put_blob(content) == blob
     assert await log.read_blob(blob) == (content, len(content))
     assert await log.read_blob(blob, 10, 5) == (content[10:15], len(content))
-    assert await log.read_blob(blob, len(content), 5) == (b"", len(content))
+    for beyond in (len(content), 2**63 - 1):
+        assert await log.read_blob(blob, beyond, 5) == (b"", len(content))
+
+
+async def test_a_blob_that_does_not_compress_is_read_in_parts(log: Log) -> None:
+    content = b"".join(hashlib.sha256(bytes([number])).digest() for number in range(32))
+    blob = await log.put_blob(content)
+    assert await log.read_blob(blob, 10, 5) == (content[10:15], len(content))
+    assert await log.read_blob(blob, 2**63 - 1, 5) == (b"", len(content))
 
 
 async def test_the_empty_blob_is_a_blob(log: Log) -> None:

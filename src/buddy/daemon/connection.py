@@ -124,7 +124,7 @@ class PeerConnection:
             response = self._refusal(self._request_id(request_id), kind or "unknown", error, line)
             await self._link.write(response.line())
             return
-        row, session_id = REQUESTS.get(request.type), _session_of(request)
+        row, session_id = REQUESTS.get(request.type), named_session(request)
         if apart.is_busy(session_id) or (row and row.takes_long):
             apart.serve(session_id, partial(self._exchange, request))
         else:
@@ -134,10 +134,10 @@ class PeerConnection:
         steps: list[Callable[[], None]] = []
         reply_steps.set(steps)
         self._answering += 1
-        session_id = _session_of(request)
+        session_id = named_session(request)
         session_in_log.set(session_id)
         try:
-            response = await self._answer(request)
+            response = await self._answer(request, session_id)
             if self._audit is not None:
                 self._audit.record(self.roles, self.name, session_id, response)
             await self._link.write(response.line())
@@ -157,8 +157,7 @@ class PeerConnection:
         with contextlib.suppress(ConnectionError):
             await self._link.write(self._refusal(self._request_id(None), "unknown", error).line())
 
-    async def _answer(self, request: IncomingRequest) -> Response:
-        session_id = None if request.session_id is UNSET else request.session_id
+    async def _answer(self, request: IncomingRequest, session_id: str) -> Response:
         try:
             reply = await self._dispatch(self, request)
         except SessionElsewhere as error:
@@ -261,7 +260,8 @@ async def _run_after(previous: asyncio.Task[None] | None, pump: Pump) -> None:
     await pump.run()
 
 
-def _response(request: IncomingRequest, reply: Shape, session_id: str | None) -> Response:
+def _response(request: IncomingRequest, reply: Shape, session_id: str) -> Response:
+    """`session_id` is what the request names, in its envelope or its payload."""
     session_id = getattr(reply, "session_id", None) or session_id
     return Response(request.request_id, request.type, True, encode(reply), None, session_id or UNSET)
 
@@ -272,7 +272,7 @@ def _sent(request: IncomingRequest) -> bytes:
     return json.encode({"sessionId": session_id, "type": request.type, "payload": request.payload})
 
 
-def _session_of(request: IncomingRequest) -> str:
+def named_session(request: IncomingRequest) -> str:
     """The session of a request; empty if it names none, or two."""
     with contextlib.suppress(ProtocolError):
         return session_of(request)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from buddy.cluster.fleet import Fleet
 from buddy.cluster.postgres import PostgresPlacement
 from buddy.cluster.requests import Moved, RemoteRequest, RemoteRequests, ServerLost, Unanswered
-from buddy.daemon.connection import PeerConnection, reply_steps
+from buddy.daemon.connection import PeerConnection, named_session, reply_steps
 from buddy.daemon.runtime import Runtime
 from buddy.errors import ProtocolError, SessionElsewhere
 from buddy.log.contract import TokenRecord
@@ -63,7 +63,7 @@ class ForwardedPeer(PeerConnection):
         self.name = forwarded.name
         if forwarded.token is not None:
             self.roles.grant(forwarded.token)
-        return await self._answer(forwarded.request)
+        return await self._answer(forwarded.request, named_session(forwarded.request))
 
 
 class _NoLink:

@@ -127,6 +127,6 @@ def _read_part(paths: tuple[Path, Path], offset: int, limit: int | None) -> tupl
         return content[offset:][: None if limit is None else max(limit, 0)], len(content)
     with contextlib.suppress(FileNotFoundError), plain.open("rb") as file:
         total = os.fstat(file.fileno()).st_size
-        file.seek(offset)
+        file.seek(min(offset, total))
         return file.read(-1 if limit is None else max(limit, 0)), total
     return None

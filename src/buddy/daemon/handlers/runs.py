@@ -57,7 +57,7 @@ class RunRequests:
             await self._admit_run(session)
             check_key(session)
         attached = await self._attached(session, request.attachments)
-        if not peer.is_attached(session_id) and self._host.has_observer_slot(session_id):
+        if not peer.is_attached(session_id):  # who drives a session is no observer, of which there is a maximum
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
         async with self._host.admission.run(session) if starts else nullcontext():
             request = replace(request, attachments=attached)

@@ -1,5 +1,7 @@
 """Requests about a session's attach tokens."""
 
+import asyncio
+
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record
 from buddy.daemon.handlers.host import Host
@@ -39,8 +41,9 @@ class TokenRequests:
         if known is not None and known.session_id != record.session_id:
             peer.roles.require_owner(record.session_id, "revoke a token of another session")
         revoked = await self._tokens.revoke(hashed)
+        # Later than the response: the peer may have revoked its own token.
         for gone in (hashed, *revoked):
-            self._host.disconnect_token(gone)
+            asyncio.get_running_loop().call_soon(self._host.disconnect_token, gone)
         return ask.RevokeTokenReply(bool(revoked))
 
     async def list_tokens(self, _peer: PeerConnection, _request: ask.ListTokens, record: SessionRecord) -> Shape:
@@ -48,13 +51,18 @@ class TokenRequests:
         return ask.ListTokensReply(tuple(map(_info_of, known)))
 
     async def _hash_of(self, named: str, session_id: str) -> str:
-        """The hash of a token that is named by itself or by the beginning of its hash."""
+        """The hash of a token that is named by itself or by its id; empty if there is none."""
         if is_id(named, "att"):
             return token_hash(named)
         known = await self._log.tokens(session_id)
-        return next((token.token_hash for token in known if token.token_hash.startswith(named)), "")
+        return next((token.token_hash for token in known if _id_of(token.token_hash) == named), "")
+
+
+def _id_of(hashed: str) -> str:
+    """How a token is listed: the beginning of its hash."""
+    return hashed[:ID_LENGTH]
 
 
 def _info_of(token: TokenRecord) -> ask.TokenInfo:
-    minted_by = token.minted_by and token.minted_by[:ID_LENGTH]
-    return ask.TokenInfo(token.token_hash[:ID_LENGTH], token.role, token.expires_at, token.kind, minted_by)
+    minted_by = token.minted_by and _id_of(token.minted_by)
+    return ask.TokenInfo(_id_of(token.token_hash), token.role, token.expires_at, token.kind, minted_by)
