@@ -49,6 +49,11 @@ def blobs(daemon: Daemon) -> list[Path]:
     return [path for path in (daemon.state_dir / "blobs").rglob("*") if path.is_file()]
 
 
+def chosen(sessions: list[SessionUsage], removal: Removal) -> tuple[list[str], int]:
+    planned = choose(sessions, removal)
+    return [one.session_id for one in planned.sessions], planned.freed
+
+
 def test_it_shows_what_each_part_and_the_largest_sessions_take(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, script=SCRIPT)
     small, large = run_session(daemon, "small"), run_session(daemon, "large")
@@ -112,10 +117,34 @@ def test_pruning_by_size_removes_the_oldest_first_and_no_active_session() -> Non
     sessions = [
         SessionUsage(f"sess_{number}", "", "running" if number == 1 else "idle", number, 1, 100) for number in range(5)
     ]
-    assert [one.session_id for one in choose(sessions, Removal(max_size=250))] == ["sess_0", "sess_2", "sess_3"]
-    assert choose(sessions, Removal(max_size=500)) == []
-    assert [one.session_id for one in choose(sessions, Removal(before=3))] == ["sess_0", "sess_2"]
-    assert choose(sessions, Removal()) == []
+    assert chosen(sessions, Removal(max_size=250)) == (["sess_0", "sess_2", "sess_3"], 300)
+    assert chosen(sessions, Removal(max_size=500)) == ([], 0)
+    assert chosen(sessions, Removal(before=3)) == (["sess_0", "sess_2"], 200)
+    assert chosen(sessions, Removal()) == ([], 0)
+
+
+def test_a_blob_that_several_sessions_name_counts_once() -> None:
+    shared, own = {"a": 1000}, {"b": 50}
+    sessions = [
+        SessionUsage(f"sess_{number}", "", "idle", number, 1, 10, blobs=shared | own if number == 0 else shared)
+        for number in range(4)
+    ]
+    assert chosen(sessions, Removal(max_size=1090)) == ([], 0)
+    assert chosen(sessions, Removal(max_size=1089)) == (["sess_0"], 60)
+    assert chosen(sessions, Removal(before=3)) == (["sess_0", "sess_1", "sess_2"], 80)
+    assert chosen(sessions, Removal(max_size=0)) == ([f"sess_{number}" for number in range(4)], 1090)
+
+
+def test_forks_do_not_multiply_what_a_session_takes(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    original = run_session(daemon, "large")
+    for _ in range(3):
+        assert daemon.run("session", "fork", original).code == 0
+    [largest, *_] = json.loads(daemon.run("storage", "--json").out)["largest"]
+    kept = daemon.run("storage", "prune", "--max-size", f"{2 * largest['size']}B", "--dry-run")
+    assert (kept.out, kept.err) == ("", "0 sessions would be removed, 0 B\n")
+    every = json.loads(daemon.run("storage", "prune", "--max-size", "0", "--dry-run", "--json").out)
+    assert len(every["removed"]) == 4
 
 
 @pytest.mark.slow

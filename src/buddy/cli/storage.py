@@ -121,14 +121,14 @@ def _prune(options: Options) -> int:
         )
     state_dir = places_of(options).state_dir
     before = measure(state_dir)
-    chosen = plan(state_dir, removal)
-    size = sum(one.size for one in chosen)
+    planned = plan(state_dir, removal)
+    chosen, size = planned.sessions, planned.freed
     if not options.json:
         for one in chosen:
             print(_line(one))
     if not options.dry_run and chosen and (options.yes or _confirm(len(chosen), size)):
         # One that was used while the question was open stays.
-        unchanged = plan(state_dir, removal)
+        unchanged = plan(state_dir, removal).sessions
         chosen = _remove(options, [one for one in chosen if one in unchanged])
         _shrink(state_dir)
     elif not options.dry_run:

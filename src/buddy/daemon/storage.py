@@ -54,6 +54,13 @@ class Removal(Struct, frozen=True):
     max_size: int | None = None
 
 
+class Plan(Struct, frozen=True):
+    """The sessions to remove, those that were not used for longest first, and the bytes that frees."""
+
+    sessions: list[SessionUsage]
+    freed: int
+
+
 def measure(state_dir: Path) -> StorageUsage:
     """The size of each part; files that vanish meanwhile do not count."""
     sizes: Counter[str] = Counter()
@@ -83,17 +90,30 @@ def _part_of(path: Sequence[str]) -> str:
     return {"blobs": "blobs", CHECKPOINTS: "checkpoints", "logs": "logs"}.get(first, "other")
 
 
-def choose(sessions: Sequence[SessionUsage], removal: Removal) -> list[SessionUsage]:
-    """The sessions to remove. Only what they take counts: removing them frees nothing else."""
+def choose(sessions: Sequence[SessionUsage], removal: Removal) -> Plan:
+    """Only what sessions take counts: removing them frees nothing else."""
+    names = Counter(blob for one in sessions for blob in one.blobs)
     chosen: list[SessionUsage] = []
-    used = sum(one.size for one in sessions)
+    used = total = _size_of(sessions)
     for session in sorted(sessions, key=lambda one: one.updated_at):
         is_old = removal.before is not None and session.updated_at < removal.before
         is_over = removal.max_size is not None and used > removal.max_size
         if not session.is_active and (is_old or is_over):
             chosen.append(session)
-            used -= session.size
-    return chosen
+            used -= _release(session, names)
+    return Plan(chosen, total - used)
+
+
+def _size_of(sessions: Sequence[SessionUsage]) -> int:
+    """What they take together: a blob is stored once, however many name it."""
+    blobs = {blob: size for one in sessions for blob, size in one.blobs.items()}
+    return sum(one.log for one in sessions) + sum(blobs.values())
+
+
+def _release(session: SessionUsage, names: Counter[str]) -> int:
+    """What removing it frees: its events, and the blobs that none of the others names. `names` counts who names one."""
+    names.subtract(session.blobs.keys())
+    return session.log + sum(size for blob, size in session.blobs.items() if not names[blob])
 
 
 def removal_of(settings: StorageSettings, now: int) -> Removal | None:
@@ -104,7 +124,7 @@ def removal_of(settings: StorageSettings, now: int) -> Removal | None:
     return Removal(before, settings.max_total_mb * MIB if settings.max_total_mb else None)
 
 
-def plan(state_dir: Path, removal: Removal) -> list[SessionUsage]:
+def plan(state_dir: Path, removal: Removal) -> Plan:
     return choose(read_sessions(state_dir), removal)
 
 
@@ -118,7 +138,7 @@ async def prune_daily(runtime: Runtime, state_dir: Path) -> None:
         removal = removal_of(runtime.configuration.current.storage, int(time.time() * 1000))
         if removal is not None and runtime.shared_log is None:
             try:
-                await _prune(runtime, await asyncio.to_thread(plan, state_dir, removal))
+                await _prune(runtime, (await asyncio.to_thread(plan, state_dir, removal)).sessions)
             except BuddyError as error:
                 log.warning("old sessions are not removed: %s", error)
         await asyncio.sleep(LOOK_SECONDS)

@@ -1,6 +1,6 @@
 """What each session takes of the database and of the blobs, found without a lease and without writing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import apsw
@@ -29,7 +29,7 @@ AND NOT EXISTS (SELECT 1 FROM blob_refs x WHERE x.blob = r.blob AND x.session > 
 
 
 class SessionUsage(Struct, frozen=True):
-    """Sizes are in bytes; a blob counts in each session that names it."""
+    """Sizes are in bytes. `blobs` has those of the blobs that it names, by digest; forks name the same ones."""
 
     session_id: str
     title: str
@@ -37,11 +37,11 @@ class SessionUsage(Struct, frozen=True):
     updated_at: int
     events: int
     log: int
-    blobs: int = 0
+    blobs: Mapping[str, int] = {}
 
     @property
     def size(self) -> int:
-        return self.log + self.blobs
+        return self.log + sum(self.blobs.values())
 
     @property
     def is_active(self) -> bool:
@@ -57,17 +57,16 @@ def read_sessions(state_dir: Path) -> list[SessionUsage]:
         reader = open_reader(path)
         try:
             rows = list(reader.execute(_SESSIONS))
-            sizes: dict[str, int] = {}
-            for session_id, blob in reader.execute(_BLOBS):
-                sizes[session_id] = sizes.get(session_id, 0) + _blob_size(state_dir / "blobs", blob)
+            named = list(reader.execute(_BLOBS))
         finally:
             reader.close()
     except apsw.Error as error:
         raise explain(error, path) from error
-    return [
-        SessionUsage(session_id, title, state, used, events, size, sizes.get(session_id, 0))
-        for session_id, title, state, used, events, size in rows
-    ]
+    sizes = {blob: _blob_size(state_dir / "blobs", blob) for blob in {blob for _, blob in named}}
+    blobs: dict[str, dict[str, int]] = {}
+    for session_id, blob in named:
+        blobs.setdefault(session_id, {})[blob] = sizes[blob]
+    return [SessionUsage(session_id, *columns, blobs=blobs.get(session_id, {})) for session_id, *columns in rows]
 
 
 def free_bytes(state_dir: Path) -> int:
