@@ -15,13 +15,21 @@ from buddy.log.database import connect
 from buddy.log.usage import SessionUsage
 from tests.harness.daemon import Daemon
 from tests.harness.processes import wait_until
-from tests.harness.scripts import section, shell
+from tests.harness.scripts import Reply, section, shell
 
 DAY_MS = 24 * 3600 * 1000
+
+
+def delegate(task: str) -> Reply:
+    return {"calls": [{"name": "delegate", "args": {"task": task}}]}
+
+
 SCRIPT = [
     section("^large", shell("head -c 300000 /dev/urandom | base64"), {"text": "large"}),
-    section("^wait", shell("exec sleep 600"), {"text": "never"}),
+    section("^wait", shell("echo > started; exec sleep 600"), {"text": "never"}),
     section("^small", {"text": "small"}),
+    section("^hand over", delegate("small"), {"text": "done"}),
+    section("^share", delegate("small"), shell("echo > started; exec sleep 600"), {"text": "never"}),
 ]
 
 
@@ -147,17 +155,67 @@ def test_forks_do_not_multiply_what_a_session_takes(tmp_path: Path) -> None:
     assert len(every["removed"]) == 4
 
 
+def child_of(daemon: Daemon, parent: str) -> str:
+    """The sub-agent of a session."""
+    rows = json.loads(daemon.run("session", "list", "--all", "--json").out)["sessions"]
+    return next(row["sessionId"] for row in rows if row["parent"] == parent)
+
+
+def test_a_session_and_its_sub_agents_are_judged_and_removed_together(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    parent = run_session(daemon, "hand over")
+    child = child_of(daemon, parent)
+    prune = ("storage", "prune", "--older-than", "90d", "--json")
+    for old in (parent, child):
+        removed = json.loads(daemon.run(*prune, "--dry-run").out)["removed"]
+        assert removed == [], f"one was used lately, {old} was, too"
+        make_old(daemon, old, 100)
+    shown = daemon.run(*prune[:-1], "--dry-run")
+    assert ([parent in shown.out, child in shown.out], "2 sessions would be" in shown.err) == ([True, True], True)
+    done = json.loads(daemon.run(*prune, "--yes").out)
+    assert [one["sessionId"] for one in done["removed"]] == [parent, child]
+    assert listed(daemon) == set()
+
+
+def test_the_sub_agents_of_a_running_session_stay(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    with daemon, daemon.spawn("exec", "share", "--approve", "all"):
+        wait_until((daemon.workspace / "started").exists, "the command to start")
+        before = listed(daemon)
+        for session_id in before:
+            make_old(daemon, session_id, 100)
+        shown = daemon.run("storage", "prune", "--older-than", "90d", "--max-size", "0", "--yes")
+        assert (shown.code, shown.out) == (0, ""), shown.err
+        assert (len(before), listed(daemon)) == (2, before)
+
+
+def test_nothing_of_a_session_is_deleted_while_its_sub_agent_works(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    with daemon:
+        parent = run_session(daemon, "hand over")
+        child = child_of(daemon, parent)
+        with daemon.spawn("exec", "--session", child, "wait", "--approve", "all"):
+            wait_until((daemon.workspace / "started").exists, "the command to start")
+            before = listed(daemon)
+            refused = daemon.run("session", "delete", parent)
+            assert (refused.code, f"cancel the active run of {child} first" in refused.err) == (75, True), refused.err
+            kept = daemon.run("storage", "prune", "--max-size", "0", "--yes")
+            assert (kept.code, kept.out, listed(daemon)) == (0, "", before), kept.err
+
+
 @pytest.mark.slow
 def test_the_daemon_prunes_only_if_the_configuration_asks_for_it(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, script=SCRIPT)
-    old, new = run_session(daemon, "small"), run_session(daemon, "small")
-    make_old(daemon, old, 40)
+    old, new = run_session(daemon, "hand over"), run_session(daemon, "hand over")
+    old_child, new_child = child_of(daemon, old), child_of(daemon, new)
+    for session_id in (old, old_child, new_child):
+        make_old(daemon, session_id, 40)
     with daemon:
-        assert listed(daemon) == {old, new}
+        assert listed(daemon) == {old, old_child, new, new_child}
         daemon.stop()
         daemon.config.write_text(daemon.config.read_text() + "\n[storage]\nkeep_days = 30\n")
         daemon.start()
-        wait_until(lambda: listed(daemon) == {new}, "the old session to be removed")
+        wait_until(lambda: listed(daemon) == {new, new_child}, "the old sessions to be removed")
         assert f"removed {old}" in daemon.log()
         assert daemon.run("exec", "--session", new, "small").code == 0
 

@@ -69,6 +69,9 @@ async def test_a_state_directory_of_an_older_schema_is_used_as_if_it_were_new(tm
     daemon = prepare(tmp_path)
     before = make_state(daemon, version)
     done, interrupted = dict.fromkeys(session_id for session_id, *_ in before)
+    shown = daemon.run("storage", "--json")
+    assert shown.code == 0, shown.err
+    assert {one["sessionId"] for one in json.loads(shown.out)["largest"]} == {done, interrupted}
     with daemon:
         expected = {done: ("make it", "completed"), interrupted: ("work on it", "completed")}
         wait_until(lambda: states(daemon) == expected, "the interrupted run to be continued")

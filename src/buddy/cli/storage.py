@@ -19,7 +19,7 @@ from buddy.cli.daemon import is_free
 from buddy.cli.options import Options
 from buddy.cli.settings import places_of, read_config
 from buddy.daemon.opening import log_url_of
-from buddy.daemon.storage import Removal, StorageUsage, measure, plan
+from buddy.daemon.storage import Family, Removal, StorageUsage, measure, plan
 from buddy.errors import ProtocolError, UserError
 from buddy.log.database import connect
 from buddy.log.state_use import check_restored
@@ -128,8 +128,8 @@ def _prune(options: Options) -> int:
             print(_line(one))
     if not options.dry_run and chosen and (options.yes or _confirm(len(chosen), size)):
         # One that was used while the question was open stays.
-        unchanged = plan(state_dir, removal).sessions
-        chosen = _remove(options, [one for one in chosen if one in unchanged])
+        unchanged = plan(state_dir, removal).families
+        chosen = _remove(options, [family for family in planned.families if family in unchanged])
         _shrink(state_dir)
     elif not options.dry_run:
         chosen = []
@@ -172,16 +172,16 @@ def _confirm(count: int, size: int) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _remove(options: Options, chosen: list[SessionUsage]) -> list[SessionUsage]:
+def _remove(options: Options, families: list[Family]) -> list[SessionUsage]:
     removed: list[SessionUsage] = []
     with blocking_client(options, "cli") as client:
-        for one in chosen:
+        for family in families:
             try:
-                client.ask("delete_session", {}, one.session_id)
+                client.ask("delete_session", {}, family[0].session_id)  # with its sub-agents
             except ProtocolError as error:
-                print(f"{one.session_id} is kept: {escape(error.message)}", file=sys.stderr)
+                print(f"{family[0].session_id} is kept: {escape(error.message)}", file=sys.stderr)
             else:
-                removed.append(one)
+                removed += family
     return removed
 
 

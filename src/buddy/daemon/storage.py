@@ -1,7 +1,8 @@
 """What the state directory takes, and what may be removed of it by age and by a cap.
 
-Invariants: only sessions without an active run are removed, those that were not used for longest first; nothing is
-removed unless somebody asked for it, by a command or in `[storage]`.
+Invariants: only sessions without an active run are removed, those that were not used for longest first; a session and
+its sub-agents are removed together or not at all; nothing is removed unless somebody asked for it, by a command or in
+`[storage]`.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -54,11 +56,19 @@ class Removal(Struct, frozen=True):
     max_size: int | None = None
 
 
-class Plan(Struct, frozen=True):
-    """The sessions to remove, those that were not used for longest first, and the bytes that frees."""
+Family: TypeAlias = list[SessionUsage]
+"""A session and its sub-agents, each after the one that started it."""
 
-    sessions: list[SessionUsage]
+
+class Plan(Struct, frozen=True):
+    """What to remove, what was not used for longest first, and the bytes that removing all of it frees."""
+
+    families: list[Family]
     freed: int
+
+    @property
+    def sessions(self) -> list[SessionUsage]:
+        return [one for family in self.families for one in family]
 
 
 def measure(state_dir: Path) -> StorageUsage:
@@ -93,15 +103,32 @@ def _part_of(path: Sequence[str]) -> str:
 def choose(sessions: Sequence[SessionUsage], removal: Removal) -> Plan:
     """Only what sessions take counts: removing them frees nothing else."""
     names = Counter(blob for one in sessions for blob in one.blobs)
-    chosen: list[SessionUsage] = []
+    chosen: list[Family] = []
     used = total = _size_of(sessions)
-    for session in sorted(sessions, key=lambda one: one.updated_at):
-        is_old = removal.before is not None and session.updated_at < removal.before
+    for family in sorted(_families_of(sessions), key=_last_used):
+        is_old = removal.before is not None and _last_used(family) < removal.before
         is_over = removal.max_size is not None and used > removal.max_size
-        if not session.is_active and (is_old or is_over):
-            chosen.append(session)
-            used -= _release(session, names)
+        if (is_old or is_over) and not any(one.is_active for one in family):
+            chosen.append(family)
+            used -= _release(family, names)
     return Plan(chosen, total - used)
+
+
+def _families_of(sessions: Sequence[SessionUsage]) -> list[Family]:
+    known = {one.session_id for one in sessions}
+    started: dict[str | None, Family] = {}
+    for one in sessions:
+        started.setdefault(one.parent if one.parent in known else None, []).append(one)
+
+    def family_of(session: SessionUsage) -> Family:
+        below = [family_of(child) for child in started.get(session.session_id, ())]
+        return [session, *(one for family in below for one in family)]
+
+    return [family_of(session) for session in started.get(None, ())]
+
+
+def _last_used(family: Family) -> int:
+    return max(one.updated_at for one in family)
 
 
 def _size_of(sessions: Sequence[SessionUsage]) -> int:
@@ -110,10 +137,13 @@ def _size_of(sessions: Sequence[SessionUsage]) -> int:
     return sum(one.log for one in sessions) + sum(blobs.values())
 
 
-def _release(session: SessionUsage, names: Counter[str]) -> int:
-    """What removing it frees: its events, and the blobs that none of the others names. `names` counts who names one."""
-    names.subtract(session.blobs.keys())
-    return session.log + sum(size for blob, size in session.blobs.items() if not names[blob])
+def _release(family: Family, names: Counter[str]) -> int:
+    """What removing it frees: its events, and the blobs that nobody else names. `names` counts who names one."""
+    freed = 0
+    for one in family:
+        names.subtract(one.blobs.keys())
+        freed += one.log + sum(size for blob, size in one.blobs.items() if not names[blob])
+    return freed
 
 
 def removal_of(settings: StorageSettings, now: int) -> Removal | None:
@@ -138,20 +168,25 @@ async def prune_daily(runtime: Runtime, state_dir: Path) -> None:
         removal = removal_of(runtime.configuration.current.storage, int(time.time() * 1000))
         if removal is not None and runtime.shared_log is None:
             try:
-                await _prune(runtime, (await asyncio.to_thread(plan, state_dir, removal)).sessions)
+                await _prune(runtime, (await asyncio.to_thread(plan, state_dir, removal)).families)
             except BuddyError as error:
                 log.warning("old sessions are not removed: %s", error)
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _prune(runtime: Runtime, chosen: Sequence[SessionUsage]) -> None:
-    for session in chosen:
-        live = runtime.sessions.live(session.session_id)
-        if live is not None and live.audience:
+async def _prune(runtime: Runtime, families: Sequence[Family]) -> None:
+    for family in families:
+        open_ones = [runtime.sessions.live(one.session_id) for one in family]
+        if any(live is not None and live.audience for live in open_ones):
             continue  # somebody is looking at it
         try:
-            if await runtime.sessions.delete(session.session_id):
-                await runtime.forget(session.session_id)
-                log.info("removed %s, last used %d, %d bytes", session.session_id, session.updated_at, session.size)
+            for session in reversed(family):
+                await _remove(runtime, session)
         except BuddyError as error:
-            log.info("%s is not removed: %s", session.session_id, error)
+            log.info("%s is not removed: %s", family[0].session_id, error)
+
+
+async def _remove(runtime: Runtime, session: SessionUsage) -> None:
+    if await runtime.sessions.delete(session.session_id):
+        await runtime.forget(session.session_id)
+        log.info("removed %s, last used %d, %d bytes", session.session_id, session.updated_at, session.size)

@@ -20,6 +20,9 @@ FROM sessions s LEFT JOIN (
   SELECT session, count(*) AS events, sum(octet_length(payload) + {ROW_OVERHEAD}) AS size FROM events GROUP BY session
 ) e ON e.session = s.key WHERE s.state <> '{INCOMPLETE}' ORDER BY s.updated_at
 """  # noqa: S608 - a constant
+# Sub-agents are younger than the column, which older schemas do not have.
+_HAS_FACTS = "SELECT count(*) FROM pragma_table_info('sessions') WHERE name = 'facts'"
+_PARENTS = "SELECT id, facts ->> '$.parent' FROM sessions WHERE facts ->> '$.agent' IS NOT NULL"
 _BLOBS = "SELECT s.id, b.blob FROM blob_refs b JOIN sessions s ON s.key = b.session"
 
 _UNNAMED = """
@@ -29,7 +32,8 @@ AND NOT EXISTS (SELECT 1 FROM blob_refs x WHERE x.blob = r.blob AND x.session > 
 
 
 class SessionUsage(Struct, frozen=True):
-    """Sizes are in bytes. `blobs` has those of the blobs that it names, by digest; forks name the same ones."""
+    """Sizes are in bytes; `blobs` has those of the blobs that it names, by digest: forks name the same ones. Only a
+    sub-agent has a `parent`."""
 
     session_id: str
     title: str
@@ -38,6 +42,7 @@ class SessionUsage(Struct, frozen=True):
     events: int
     log: int
     blobs: Mapping[str, int] = {}
+    parent: str | None = None
 
     @property
     def size(self) -> int:
@@ -58,6 +63,7 @@ def read_sessions(state_dir: Path) -> list[SessionUsage]:
         try:
             rows = list(reader.execute(_SESSIONS))
             named = list(reader.execute(_BLOBS))
+            parents = dict(reader.execute(_PARENTS)) if reader.execute(_HAS_FACTS).get else {}
         finally:
             reader.close()
     except apsw.Error as error:
@@ -66,7 +72,10 @@ def read_sessions(state_dir: Path) -> list[SessionUsage]:
     blobs: dict[str, dict[str, int]] = {}
     for session_id, blob in named:
         blobs.setdefault(session_id, {})[blob] = sizes[blob]
-    return [SessionUsage(session_id, *columns, blobs=blobs.get(session_id, {})) for session_id, *columns in rows]
+    return [
+        SessionUsage(session_id, *columns, blobs=blobs.get(session_id, {}), parent=parents.get(session_id))
+        for session_id, *columns in rows
+    ]
 
 
 def free_bytes(state_dir: Path) -> int:

@@ -116,12 +116,14 @@ class SessionRequests:
         return ask.ForkSessionReply(session.session_id, token)
 
     async def delete_session(self, peer: PeerConnection, _request: ask.DeleteSession, record: SessionRecord) -> Shape:
-        live = self._sessions.live(record.session_id)
-        if live is None:
+        if self._sessions.live(record.session_id) is None:
             await self._sessions.acquire(record.session_id)  # if another node has it, that one deletes everything
-        elif live.fold.run is not None:
-            raise ProtocolError("RUN_IN_PROGRESS", "cancel the active run first", retryable=True)
-        for session_id in await children_of(self._sessions, record.session_id):
+        children = await children_of(self._sessions, record.session_id)
+        for session_id in (*children, record.session_id):  # before anything is deleted
+            live = self._sessions.live(session_id)
+            if live is not None and live.fold.run is not None:
+                raise ProtocolError("RUN_IN_PROGRESS", f"cancel the active run of {session_id} first", retryable=True)
+        for session_id in children:
             try:
                 await self._delete(session_id)
             except SessionElsewhere:
