@@ -121,6 +121,14 @@ def test_an_age_without_a_unit_is_refused(tmp_path: Path) -> None:
     assert listed(daemon) == {session_id}
 
 
+def test_an_empty_value_is_refused_by_the_name_of_its_flag(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    for flag in ("--older-than", "--max-size"):
+        refused = daemon.run("storage", "prune", flag, "", "--yes")
+        assert refused.code == 64
+        assert refused.err.startswith(f"error: argument {flag}: the value must not be empty\n")
+
+
 def test_pruning_by_size_removes_the_oldest_first_and_no_active_session() -> None:
     sessions = [
         SessionUsage(f"sess_{number}", "", "running" if number == 1 else "idle", number, 1, 100) for number in range(5)

@@ -18,7 +18,9 @@ def add_storage(commands: "Subparsers") -> None:
         "[storage] in buddy.toml has the daemon do it once a day; nothing is removed by itself otherwise.",
     )
     parser.add_argument("--limit", type=whole_number, default=10, metavar="N", help="sessions to show (default 10)")
-    pruning = add(parser.add_subparsers(title="actions", metavar="ACTION"), "prune", "remove old sessions")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
+    actions.type = str  # the action's own parser says which of its flags has an empty value
+    pruning = add(actions, "prune", "remove old sessions")
     pruning.add_argument("--older-than", metavar="DURATION", help="sessions not used for this long, such as 90d")
     pruning.add_argument("--max-size", metavar="SIZE", help="the oldest until the rest takes this much, such as 5GB")
     pruning.add_argument("--dry-run", action="store_true", help="only show what would be removed")
