@@ -121,6 +121,21 @@ def test_an_age_without_a_unit_is_refused(tmp_path: Path) -> None:
     assert listed(daemon) == {session_id}
 
 
+def test_a_size_without_a_unit_or_beyond_all_numbers_is_refused(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    session_id = run_session(daemon, "small")
+    for size in ("5", " 1.5 "):
+        refused = daemon.run("storage", "prune", "--max-size", size, "--yes")
+        unit = f"{size.strip()}GB for gigabytes; the units are B, KB, MB, GB and TB"
+        expected = f"error: --max-size: {size.strip()!r} has no unit\nhint: {unit}\n"
+        assert (refused.code, refused.err) == (64, expected)
+    for size in ("5i", "5iB", "GB", "-1GB", "9" * 400 + "T", "9" * 309):
+        refused = daemon.run("storage", "prune", f"--max-size={size}", "--yes")
+        expected = f"error: --max-size: {size!r} is not a size\nhint: such as 500MB or 5GB\n"
+        assert (refused.code, refused.err) == (64, expected)
+    assert listed(daemon) == {session_id}
+
+
 def test_an_empty_value_is_refused_by_the_name_of_its_flag(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, script=SCRIPT)
     for flag in ("--older-than", "--max-size"):
@@ -244,5 +259,6 @@ def test_doctor_mentions_a_state_directory_that_has_grown_large(tmp_path: Path) 
 
 
 def test_sizes_are_read_and_written_as_people_do() -> None:
-    assert [parse_size(text) for text in ("10", "5GB", "1.5 MiB", "2k")] == [10, 5 * 1024**3, 3 * 512 * 1024, 2048]
+    read = [parse_size(text) for text in ("0", "10B", "5GB", "1.5 MiB", "2k", "1t")]
+    assert read == [0, 10, 5 * 1024**3, 3 * 512 * 1024, 2048, 1024**4]
     assert [format_size(size) for size in (0, 1023, 1024, 5 * 1024**3)] == ["0 B", "1023 B", "1.0 KiB", "5.0 GiB"]

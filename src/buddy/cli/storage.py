@@ -4,6 +4,7 @@ Invariant: a session is removed as by `buddy session delete`, by the process tha
 """
 
 import json
+import math
 import os
 import re
 import sys
@@ -28,7 +29,7 @@ from buddy.protocol.durations import parse_duration
 from buddy.terminal.escape import escape, one_line
 from buddy.terminal.phrases import plural
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 PARTS = ("sessions", "blobs", "checkpoints", "memory", "logs", "other")
 
@@ -59,10 +60,17 @@ def format_size(size: int) -> str:
 
 
 def parse_size(text: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    """A size in bytes. Like an age, it needs a unit: taken as bytes, a number of gigabytes removes everything."""
+    text = text.strip()
+    found = _SIZE.fullmatch(text)
+    size = float(found[1]) * _UNITS[(found[2] or "").upper()] if found else math.inf
+    if not math.isfinite(size):
         raise UserError(f"--max-size: {text!r} is not a size", hint="such as 500MB or 5GB")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    if size and text[-1].isdigit():
+        raise UserError(
+            f"--max-size: {text!r} has no unit", hint=f"{text}GB for gigabytes; the units are B, KB, MB, GB and TB"
+        )
+    return int(size)
 
 
 def _show(options: Options) -> int:
