@@ -88,6 +88,24 @@ def test_a_log_that_cannot_be_one_is_refused_without_a_traceback(tmp_path: Path)
     assert (daemon.state_dir / "buddy.db").stat().st_size == 0
 
 
+def test_a_state_directory_that_is_none_is_said(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    commands = (["storage"], ["storage", "prune", "--max-size", "0", "--yes"], ["backup", str(tmp_path / "copy")])
+    for command in commands:
+        missing = daemon.run(*command)
+        assert (missing.code, missing.out) == (1, "")
+        assert (
+            missing.err == f"error: no sessions: {daemon.state_dir} does not exist\nhint: choose another --state-dir\n"
+        )
+        file = daemon.run(*command, "--state-dir", str(daemon.config))
+        assert (file.code, file.out) == (64, "")
+        assert file.err == f"error: {daemon.config}: Not a directory\nhint: choose another --state-dir\n"
+    daemon.state_dir.mkdir(mode=0o700)
+    empty = [daemon.run(*command) for command in commands]
+    assert [(one.code, "no sessions" in one.err) for one in empty] == [(0, False), (0, False), (1, True)]
+    assert list(daemon.state_dir.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_pruning_by_age_removes_sessions_that_nobody_has_used_since(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, script=SCRIPT)

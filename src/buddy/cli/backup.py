@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from buddy.cli.options import Options
 from buddy.cli.settings import places_of
-from buddy.cli.storage import format_size, refuse_shared_log
+from buddy.cli.storage import check_state_dir, format_size, refuse_shared_log
 from buddy.errors import UserError
 from buddy.log.database import connect, direct
 from buddy.log.schema import explain, open_reader
@@ -57,6 +57,7 @@ class Manifest(Struct, frozen=True, rename="camel"):
 def backup(options: Options) -> int:
     refuse_shared_log(options)
     state_dir, folder = places_of(options).state_dir, Path(options.folder).absolute()
+    check_state_dir(state_dir)
     check_restored(state_dir)
     if not (state_dir / DATABASE).exists():
         raise UserError(f"no sessions in {state_dir}", hint="choose another --state-dir", exit_code=1)

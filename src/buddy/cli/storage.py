@@ -36,7 +36,9 @@ PARTS = ("sessions", "blobs", "checkpoints", "memory", "logs", "other")
 
 def storage(options: Options) -> int:
     refuse_shared_log(options)
-    check_restored(places_of(options).state_dir)
+    state_dir = places_of(options).state_dir
+    check_state_dir(state_dir)
+    check_restored(state_dir)
     return _prune(options) if options.action == "prune" else _show(options)
 
 
@@ -47,6 +49,17 @@ def refuse_shared_log(options: Options) -> None:
             "the log is shared, in PostgreSQL: its size and its backup are the database's",
             hint="use pg_dump or your database's own tools, or: buddy session export --all",
         )
+
+
+def check_state_dir(state_dir: Path) -> None:
+    """UserError if it is not a directory that can be read; it may be empty."""
+    try:
+        os.scandir(state_dir).close()
+    except FileNotFoundError:
+        message = f"no sessions: {state_dir} does not exist"
+        raise UserError(message, hint="choose another --state-dir", exit_code=1) from None
+    except OSError as error:
+        raise UserError(f"{state_dir}: {error.strerror}", hint="choose another --state-dir") from error
 
 
 def format_size(size: int) -> str:
