@@ -231,6 +231,21 @@ def test_a_backup_that_is_killed_leaves_nothing_under_its_name(tmp_path: Path) -
     assert daemon.run("exec", "-c", "count").code == 0
 
 
+def test_a_backup_does_not_go_into_the_state_directory_by_any_name(tmp_path: Path) -> None:
+    daemon, link, dangling = Daemon(tmp_path, script=SCRIPT), tmp_path / "link", tmp_path / "dangling"
+    assert daemon.run("exec", "count").code == 0
+    link.symlink_to(daemon.state_dir)
+    dangling.symlink_to(tmp_path / "missing")
+    for place in (daemon.state_dir / "copy", link / "copy", link / "blobs" / ".." / "copy"):
+        refused = daemon.run("backup", str(place))
+        assert (refused.code, "is inside the state directory" in refused.err) == (64, True), refused.err
+    refused = daemon.run("backup", str(dangling))
+    assert (refused.code, "exists already" in refused.err) == (64, True), refused.err
+    through = daemon.run("backup", str(tmp_path / "copy"), "--state-dir", str(link))
+    assert through.code == 0, through.err
+    assert not list(daemon.state_dir.glob("copy*"))
+
+
 def test_a_damaged_log_is_named_and_comes_back_from_its_copy(tmp_path: Path) -> None:
     daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
     assert daemon.run("exec", "count").code == 0

@@ -61,9 +61,9 @@ def backup(options: Options) -> int:
     check_restored(state_dir)
     if not (state_dir / DATABASE).exists():
         raise UserError(f"no sessions in {state_dir}", hint="choose another --state-dir", exit_code=1)
-    if folder.exists():
+    if os.path.lexists(folder):
         raise UserError(f"{folder} exists already", hint="name a directory that does not exist; it is created")
-    if folder.is_relative_to(state_dir):
+    if folder.resolve().is_relative_to(state_dir.resolve()):
         raise UserError(f"{folder} is inside the state directory", hint="choose a place elsewhere")
     open_reader(state_dir / DATABASE).close()  # refuses what is damaged, or a newer Buddy's
     try:
