@@ -1,6 +1,7 @@
 """`buddy backup` and `buddy restore`: a copy while the daemon works, after it was killed, and what is refused."""
 
 import asyncio
+import fcntl
 import hashlib
 import json
 import os
@@ -244,6 +245,41 @@ def test_a_backup_does_not_go_into_the_state_directory_by_any_name(tmp_path: Pat
     through = daemon.run("backup", str(tmp_path / "copy"), "--state-dir", str(link))
     assert through.code == 0, through.err
     assert not list(daemon.state_dir.glob("copy*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_backup_that_a_signal_ends_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
+    assert daemon.run("exec", "count").code == 0
+    with sqlite3.connect(daemon.state_dir / "other.db", isolation_level=None) as other:
+        other.execute("CREATE TABLE t (x)")
+        other.execute("BEGIN EXCLUSIVE")  # the backup waits for it
+        with daemon.spawn("backup", str(copy)) as command:
+            wait_until(lambda: bool(list(tmp_path.glob("copy.partial-*/buddy.db"))), "the backup to begin")
+            command.signal(number)
+            other.execute("ROLLBACK")
+            done = command.finish()
+    assert (done.code, done.err) == (130 if number == signal.SIGINT else 128 + number, "")
+    assert not list(tmp_path.glob("copy*"))
+    other.close()
+
+
+def test_the_next_backup_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
+    daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
+    assert daemon.run("exec", "count").code == 0
+    left, mine = tmp_path / "copy.partial-20260101-000000-0123ef", tmp_path / "copy.partial-notes"
+    for place in (left, mine):
+        place.mkdir()
+        (place / "buddy.db").write_text("x")
+    running = os.open(left, os.O_RDONLY)
+    fcntl.flock(running, fcntl.LOCK_EX)
+    assert daemon.run("backup", str(copy)).code == 0
+    assert (left / "buddy.db").exists(), "its process is still there"
+    os.close(running)
+    shutil.rmtree(copy)
+    done = daemon.run("backup", str(copy))
+    assert (done.code, f"removed {left}, left by a backup that was interrupted" in done.err) == (0, True), done.err
+    assert sorted(tmp_path.glob("copy*")) == [copy, mine]
 
 
 def test_a_damaged_log_is_named_and_comes_back_from_its_copy(tmp_path: Path) -> None:

@@ -6,13 +6,17 @@ name after that; each database is copied in one read transaction, so a running d
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
+import re
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from types import FrameType
 
 import apsw
 import msgspec
@@ -36,6 +40,9 @@ LOCKS = frozenset({LOCK, DAEMON_LOCK})
 LEFT_OUT = LOCKS | {"run", "logs", "confined", "confined.lock", "sandbox.json", "tmp", "web-token"}
 # What a restore puts beside the state directory, or into it.
 BEFORE, RESTORING = "before", "restoring"
+PARTIAL = "partial"
+NAMED = r"\d{8}-\d{6}-[0-9a-f]{6}"
+"""How the names end that `named` gives."""
 _SQLITE = b"SQLite format 3\0"
 
 
@@ -67,7 +74,9 @@ def backup(options: Options) -> int:
         raise UserError(f"{folder} is inside the state directory", hint="choose a place elsewhere")
     open_reader(state_dir / DATABASE).close()  # refuses what is damaged, or a newer Buddy's
     try:
-        manifest, damaged = _build(state_dir, folder)
+        _remove_interrupted(folder)
+        with _signals_raised():
+            manifest, damaged = _build(state_dir, folder)
     except OSError as error:
         raise cannot_copy(error, folder) from error
     for path in damaged:
@@ -84,15 +93,63 @@ def cannot_copy(error: OSError, folder: Path) -> UserError:
     return UserError(f"{place}: {error.strerror}", hint="check its owner and mode, or choose another place")
 
 
+# --- interrupted backups ---------------------------------------------------------------------------------------------
+
+
+def _remove_interrupted(folder: Path) -> None:
+    """Remove what backups into the same place have left that were killed; one that is still running is locked."""
+    name = re.compile(re.escape(f"{folder.name}.{PARTIAL}-") + NAMED)
+    found = folder.parent.iterdir() if folder.parent.is_dir() else ()
+    for left in [place for place in found if name.fullmatch(place.name) and place.is_dir() and not place.is_symlink()]:
+        with _locked(left) as is_left:
+            if is_left:
+                shutil.rmtree(left, ignore_errors=True)
+                print(f"removed {left}, left by a backup that was interrupted", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Generator[bool]:
+    """Lock it in the block; yields False if another process has, or if the file system has no locks."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def _signals_raised() -> Generator[None]:
+    """SIGTERM and SIGHUP raise SystemExit in the block, once: it cleans up. One that was ignored stays ignored."""
+    numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for one in numbers:
+            signal.signal(one, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    previous = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
 # --- making a backup -------------------------------------------------------------------------------------------------
 
 
 def _build(state_dir: Path, folder: Path) -> tuple[Manifest, list[Path]]:
     """The manifest, and the databases that are damaged, which only the log must not be."""
     damaged: list[Path] = []
-    new = sibling(folder, "partial")
-    with removed_on_error(new):
+    new = sibling(folder, PARTIAL)
+    with removed_on_error(new), contextlib.ExitStack() as locks:
         new.mkdir(mode=0o700, parents=True)
+        locks.enter_context(_locked(new))
         # The log first: a blob is stored before the event that names it, so those of this copy are there.
         try:
             _copy_database(state_dir / DATABASE, new / DATABASE, clears_owners=True)
@@ -143,6 +200,7 @@ def _copy_database(path: Path, copy: Path, *, clears_owners: bool = False) -> No
         source = connect(path, apsw.SQLITE_OPEN_READONLY)
         try:
             source.set_busy_timeout(5000)
+            source.set_progress_handler(_go_on, 10_000)
             source.execute("VACUUM INTO ?", (direct(copy),))
         finally:
             source.close()
@@ -154,6 +212,11 @@ def _copy_database(path: Path, copy: Path, *, clears_owners: bool = False) -> No
     if clears_owners:  # the process that holds the original does not hold the copy
         change(copy, "UPDATE sessions SET owner = NULL; DELETE FROM owners")
     sync(copy)
+
+
+def _go_on() -> bool:
+    """SQLite calls it from time to time: Python handles signals then, not only once all is copied."""
+    return False
 
 
 def change(path: Path, statements: str) -> None:
