@@ -232,6 +232,14 @@ def test_a_backup_that_is_killed_leaves_nothing_under_its_name(tmp_path: Path) -
     assert daemon.run("exec", "-c", "count").code == 0
 
 
+def test_a_backup_says_what_is_not_in_it(tmp_path: Path) -> None:
+    daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
+    assert daemon.run("exec", "count").code == 0
+    done = daemon.run("backup", str(copy))
+    assert (done.code, "buddy.toml and auth.json are not in it\n" in done.err) == (0, True), done.err
+    assert "(buddy.toml) and auth.json are not copied" in daemon.run("backup", "--help").out
+
+
 def test_a_backup_does_not_go_into_the_state_directory_by_any_name(tmp_path: Path) -> None:
     daemon, link, dangling = Daemon(tmp_path, script=SCRIPT), tmp_path / "link", tmp_path / "dangling"
     assert daemon.run("exec", "count").code == 0

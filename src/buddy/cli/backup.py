@@ -83,6 +83,7 @@ def backup(options: Options) -> int:
         print(f"warning: {path} is damaged and not in the backup", file=sys.stderr)
     size = format_size(sum(file.size for file in manifest.files))
     print(f"backed up {plural(len(manifest.files), 'file')}, {size}, into {folder}", file=sys.stderr)
+    print("buddy.toml and auth.json are not in it", file=sys.stderr)
     return 0
 
 

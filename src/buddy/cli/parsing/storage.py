@@ -33,7 +33,8 @@ def add_storage(commands: "Subparsers") -> None:
 
 
 def add_backup(commands: "Subparsers") -> None:
-    parser = add(commands, "backup", "copy all sessions into a new directory, also while the daemon is running")
+    does = "copy all sessions into a new directory, also while the daemon is running"
+    parser = add(commands, "backup", does, "Your configuration (buddy.toml) and auth.json are not copied.")
     parser.add_argument("folder", metavar="DIR", help="directory to create")
     add_common(parser)
     parser.set_defaults(command=_backup)
