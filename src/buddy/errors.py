@@ -2,6 +2,7 @@
 
     BuddyError
     ├── UserError       the person can fix it: bad config, unknown session     one line + hint, exit 64
+    │   └── RunLeft       the run waits for a person, and is left to others      exit 75
     ├── ProtocolError   the peer can fix it: carries the wire code             error response
     ├── ProviderError   time may fix it: retryable or not                      retry, then the run fails
     ├── ToolError       the model can fix it                                   tool result, the run continues
@@ -29,6 +30,10 @@ class UserError(BuddyError):
         super().__init__(message)
         self.hint = hint
         self.exit_code = exit_code
+
+
+class RunLeft(UserError):
+    """A command ends before the run that it follows, which waits for a person; others continue it."""
 
 
 class ProtocolError(BuddyError):

@@ -195,19 +195,6 @@ def test_two_questions_are_asked_one_after_the_other(home: Home) -> None:
     assert (home.work / "ran").read_text() == "one\ntwo\n"
 
 
-def killed_at_the_question(home: Home) -> None:
-    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal(*ON_HOST) as terminal:
-        terminal.wait_for(QUESTION)
-
-
-def test_a_question_on_a_closed_terminal_is_denied_at_once(home: Home) -> None:
-    killed_at_the_question(home)
-    done = home.run("resume", "--last")
-    assert done.code == 3
-    assert "denied by headless" in done.err
-    assert not (home.work / "ran").exists()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",

@@ -16,7 +16,7 @@ from buddy.cli.settings import config_finder, places_of, read_config
 from buddy.client.blocking import BlockingClient
 from buddy.client.blocking import connect_unix as connect_blocking
 from buddy.config.paths import socket_path
-from buddy.errors import UserError
+from buddy.errors import RunLeft, UserError
 from buddy.version import VERSION
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ def blocking_client(
             client = BlockingClient(runtime.connect(), name, VERSION, gather=GATHER_SECONDS)
             try:
                 yield client
+            except RunLeft:
+                runtime.leaves_runs = True
+                raise
             finally:
                 client.close()
         return

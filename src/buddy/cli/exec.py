@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from buddy.cli.live_report import LiveReport
+    from buddy.cli.run_follower import Unattended
     from buddy.client.blocking import BlockingClient
     from buddy.client.images import ImageFile
 
@@ -104,7 +105,9 @@ def resume(options: Options) -> int:
             raise (unknown_session(session_id) if error.code == "SESSION_NOT_FOUND" else error) from error
         snapshot = client.ask("get_snapshot", {}, session_id)
         _print_session(session_id, live)
-        return _follow(options, client, live, session_id, snapshot.get("activeRunId"), attached["replay"]["toSeq"])
+        unattended = "watch" if client.is_shared else "continue"
+        run_id, replayed = snapshot.get("activeRunId"), attached["replay"]["toSeq"]
+        return _follow(options, client, live, session_id, run_id, replayed, unattended=unattended)
 
 
 def _continue(options: Options, prompt: str) -> int:
@@ -195,6 +198,7 @@ def _follow(
     replayed: int = 0,
     *,
     policy: str = "",
+    unattended: "Unattended | None" = None,
 ) -> int:
     """Show what happens until the run is complete; return its exit code."""
     with _Interrupts(client, session_id, run_id):
@@ -202,8 +206,11 @@ def _follow(
         from buddy.cli.run_follower import RunFollower
 
         report = live or Report(json=options.json, stream_json=options.stream_json)
-        follower = RunFollower(client, report, session_id, run_id, has_person=_has_person(options), policy=policy)
-        follower.parks = _parks(options)
+        unattended = unattended or ("park" if _parks(options) else "deny")
+        has_person = _has_person(options)
+        follower = RunFollower(
+            client, report, session_id, run_id, has_person=has_person, policy=policy, unattended=unattended
+        )
         return follower.follow(replayed)
 
 

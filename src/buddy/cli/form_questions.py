@@ -1,4 +1,5 @@
-"""Questions of servers in `exec` and `attach`: asked at the terminal, one line each; declined where nobody is there.
+"""Questions of servers in `exec` and `attach`: asked at the terminal, one line each; without a person they are
+declined, but in a run that somebody else started, the command ends.
 
 Invariants: one is open at a time, and never beside an approval; an empty line and the end of the input decline; what
 does not fit is asked again; what was typed before a question does not answer it.
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from buddy.client.core import Fields
 from buddy.client.view import View
-from buddy.errors import ProtocolError
+from buddy.errors import ProtocolError, RunLeft
 from buddy.terminal.escape import escape
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class FormQuestions:
         self._session_id = session_id
         self._view = view
         self._has_person = has_person
+        self.declines = True
         self._asked: set[str] = set()
         self._open: QuestionAsked | None = None
 
@@ -60,12 +62,18 @@ class FormQuestions:
             return
         self._asked.add(found["questionId"])
         if not self._has_person:
-            self._answer(found, {"action": "decline"})
+            self._do_without(found)
             return
         self._open = found
         _drop_typed()
         self._client.watched[STDIN] = self._read
         self._prompt()
+
+    def _do_without(self, found: "QuestionAsked") -> None:
+        if not self.declines:
+            hint = f"answer it in: buddy attach {found.get('sessionId') or self._session_id}"
+            raise RunLeft(f"waiting for the answer to a question of {escape(found['source'])}", hint, exit_code=75)
+        self._answer(found, {"action": "decline"})
 
     def _prompt(self) -> None:
         from buddy.terminal.question_text import answer_form

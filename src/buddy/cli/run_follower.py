@@ -1,13 +1,14 @@
 """Follows a run to its end: shows its events, asks for its approvals, returns its exit code.
 
 Invariants: at most one question is open; keys typed before it do not answer it, nor does a text; one that was decided
-elsewhere (a cancel, a timeout, another client) is withdrawn; if nobody can answer, deny immediately, or leave the
-question to be decided later if the run is parked.
+elsewhere (a cancel, a timeout, another client) is withdrawn; without a person, nothing is waited for without a
+deadline, and nothing is denied that somebody else was asked.
 """
 
 import os
 import sys
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Literal
 
 from buddy.cli.form_questions import FormQuestions
 from buddy.cli.report import Report
@@ -15,15 +16,27 @@ from buddy.client.blocking import BlockingClient
 from buddy.client.core import Fields
 from buddy.client.steps import read_full
 from buddy.client.view import View
-from buddy.errors import ProtocolError, UserError
+from buddy.errors import ProtocolError, RunLeft, UserError
+from buddy.protocol.basics import NO_EXPIRY
 from buddy.terminal.approval_screen import Asked
 from buddy.terminal.escape import escape
 from buddy.terminal.line_question import END_OF_INPUT, LineQuestion, is_readable, terminal_size
+from buddy.terminal.phrases import format_deadline
 
 if TYPE_CHECKING:
     from buddy.protocol.json_events import ApprovalRequired, JsonEvent
 
 STDIN = 0
+
+Unattended = Literal["deny", "park", "continue", "watch"]
+"""What becomes of a question without a person, by the kind of run.
+
+- `deny`: this command started it, so there is nobody else.
+- `park`: the same, but questions may wait: the run is left until one is decided.
+- `continue`: it was interrupted, and continues in this process. What somebody was asked before, or can be asked
+  without a deadline, is left open, and the run with it.
+- `watch`: others can answer. It is waited for, but not without a deadline.
+"""
 
 
 class RunFollower:
@@ -36,21 +49,25 @@ class RunFollower:
         *,
         has_person: bool,
         policy: str = "",
+        unattended: Unattended = "deny",
     ) -> None:
         """`policy` is the session's, if its start is not among the events that are followed."""
-        self.parks = False
         self._client = client
         self._report = report
         self._session_id = session_id
         self._run_id = run_id
         self._has_person = has_person
+        self._unattended: Unattended = unattended
         self._view = View()
         self._question = ""  # the approval that a person was asked about and has not answered
         self._screen: LineQuestion | None = None
         self._ticked = ""  # what was drawn over the question last
         self._asked: set[str] = set()
         self._policy, self._run_policy = policy, ""
+        self._begun_at = 0  # when the run was started, or continued, last
+        self._asked_at: dict[str, int] = {}
         self._questions = FormQuestions(client, session_id, self._view, has_person=has_person)
+        self._questions.declines = unattended != "watch"
 
     def follow(self, replayed: int = 0) -> int:
         """Follow until the run is complete, or without a run until `replayed`; returns the exit code.
@@ -66,6 +83,7 @@ class RunFollower:
             self._read_long_text(event)
             self._view.apply(event)
             self._note_policy(event)
+            self._note_time(event)
             if self._is_over(event, replayed):
                 return self._finish()
             if event["seq"] >= replayed:
@@ -81,6 +99,7 @@ class RunFollower:
         """A question of a sub-agent, or what became of one."""
         self._report.event(event, line)
         self._read_long_text(event)
+        self._note_time(event)
         if self._view.apply_to_child(event):
             self._ask_next()
             self._questions.ask_next(is_busy=bool(self._question))
@@ -114,11 +133,16 @@ class RunFollower:
             case "session_started":
                 self._policy = (event["payload"].get("options") or {}).get("approvalPolicy") or ""
             case "run_started":
+                self._begun_at = event["ts"]
                 self._run_policy = event["payload"]["options"].get("approvalPolicy") or ""
             case "approval_policy_changed":
                 self._policy = event["payload"]["policy"]
             case _:
                 pass
+
+    def _note_time(self, event: "JsonEvent") -> None:
+        if event["type"] == "approval_required":
+            self._asked_at[event["payload"]["approvalId"]] = event["ts"]
 
     # --- questions --------------------------------------------------------------------------------------------------
 
@@ -140,11 +164,34 @@ class RunFollower:
             self._show(self._screen)
             self._report.while_asking = self._tick
             self._client.watched[STDIN] = self._read_answer
-        elif self.parks:
-            raise _parked(self._session_id, approvals[waiting]["approvalId"], approvals[waiting]["title"])
         else:
-            stop = (self._run_policy or self._policy) != "auto"
-            self._decide(waiting, {"decision": "deny", "comment": "nobody is there to be asked", "stop": stop})
+            self._do_without(approvals[waiting])
+
+    def _do_without(self, asked: "ApprovalRequired") -> None:
+        approval_id = asked["approvalId"]
+        decide = f"buddy approvals show|approve|deny {approval_id}"
+        if self._is_left_open(asked):
+            state = "parked: waiting" if self._unattended == "park" else "waiting"
+            hint = f"decide with: {decide}; then buddy resume {self._session_id} follows the run"
+            raise RunLeft(f"{state} for approval to {escape(asked['title'])}", hint=hint, exit_code=75)
+        if self._unattended == "watch":
+            left = format_deadline(asked["expiresAt"], time.time())
+            print(f"waiting for somebody to decide with {decide} ({left})", file=sys.stderr)
+            return
+        stop = (self._run_policy or self._policy) != "auto"
+        self._decide(approval_id, {"decision": "deny", "comment": "nobody is there to be asked", "stop": stop})
+
+    def _is_left_open(self, asked: "ApprovalRequired") -> bool:
+        match self._unattended:
+            case "deny":
+                return False
+            case "park":
+                return True
+            case "continue":
+                is_older = self._asked_at.get(asked["approvalId"], 0) < self._begun_at
+                return is_older or asked["expiresAt"] >= NO_EXPIRY
+            case "watch":
+                return asked["expiresAt"] >= NO_EXPIRY
 
     def _read_answer(self) -> None:
         """A person typed something while a question was open: only an explicit yes approves, or no denies."""
@@ -187,15 +234,6 @@ class RunFollower:
         session_id = session_id or self._session_id
         place = {"sessionId": session_id, "runId": run_id or self._view.active, "approvalId": approval_id}
         self._client.tell("submit_approval", {**place, **decision}, session_id, _warn)
-
-
-def _parked(session_id: str, approval_id: str, title: str) -> UserError:
-    decide = f"buddy approvals show|approve|deny {approval_id}"
-    return UserError(
-        f"parked: waiting for approval to {escape(title)}",
-        hint=f"decide with: {decide}; then buddy resume {session_id} follows the run",
-        exit_code=75,
-    )
 
 
 def _warn(refusal: ProtocolError) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import os
 import socket
 import threading
+import time
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
@@ -27,6 +28,8 @@ GATHER_SECONDS = 0.002
 
 class RuntimeThread:
     def __init__(self, options: Options) -> None:
+        self.leaves_runs = False
+        """Whether its runs are left for another process to continue when the block is left, instead of cancelled."""
         self._options = options
         self._ours, self._theirs = socket.socketpair()
         self._ready: Future[None] = Future()
@@ -76,7 +79,20 @@ class RuntimeThread:
             self._ready.set_result(None)
             await self._stop.wait()
         finally:
+            if self.leaves_runs:
+                await _leave_runs(runtime)
             await runtime.close()
+
+
+async def _leave_runs(runtime: "Runtime") -> None:
+    from buddy.daemon.crowding import disconnect_all
+    from buddy.protocol.daemon_requests import HAND_OVER_SECONDS
+    from buddy.sessions.handing_over import let_go_of_all, settle
+
+    until = time.monotonic() + HAND_OVER_SECONDS
+    await settle(lambda: runtime.sessions.open_sessions, lambda: until)
+    await disconnect_all(runtime.connections)
+    await let_go_of_all(runtime.sessions)
 
 
 async def _welcome(runtime: "Runtime", connection: socket.socket) -> None:

@@ -70,6 +70,11 @@ class BlockingClient:
     def close(self) -> None:
         self._connection.close()
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it speaks to a daemon, which others reach, too."""
+        return self._reconnect is not None
+
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def hello(self) -> Fields:
