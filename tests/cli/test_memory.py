@@ -88,6 +88,42 @@ def test_a_session_can_be_forgotten_completely(home: Home) -> None:
     assert "nothing found" in home.run("memory", "search", "pomelo").err
 
 
+@pytest.mark.parametrize("name", ["last", pytest.param("1", marks=pytest.mark.slow), "prefix", "full"])
+def test_a_session_is_named_as_everywhere(home: Home, name: str) -> None:
+    home.script({"text": "noted"}).run("exec", "pomelo")
+    session_id = first_match(home, "pomelo").session_id
+    named = {"prefix": session_id[:-2], "full": session_id}.get(name, name)
+    done = home.run("memory", "forget", "--session", named)
+    assert (done.code, done.err) == (0, f"forgot 2 snippets of {session_id}; the session is not indexed again\n")
+    assert "nothing found" in home.run("memory", "search", "pomelo").err
+
+
+def test_a_session_that_does_not_exist_is_not_forgotten(home: Home) -> None:
+    home.script({"text": "noted"}).run("exec", "pomelo")
+    session_id = first_match(home, "pomelo").session_id
+    for wrong in ("typo", "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV"):
+        for words in (["forget"], ["search", "pomelo"]):
+            done = home.run("memory", *words, "--session", wrong)
+            assert (done.code, done.out) == (64, ""), done.err
+            assert "error: no session" in done.err
+    assert "pomelo" in home.run("memory", "search", "pomelo", "--session", "last").out
+    assert first_match(home, "pomelo").session_id == session_id
+
+
+@pytest.mark.slow
+def test_a_session_that_is_only_in_the_index_is_forgotten_by_its_id(home: Home) -> None:
+    home.script({"text": "noted"}).run("exec", "pomelo")
+    assert first_match(home, "pomelo").text == "pomelo"
+    deleted = "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    db = connect(home.state / FILE, apsw.SQLITE_OPEN_READWRITE)
+    db.execute("UPDATE chunks SET session = ?", (deleted,))
+    db.close()
+    assert home.run("memory", "forget", "--session", deleted[:-2]).code == 64
+    done = home.run("memory", "forget", "--session", deleted)
+    assert (done.code, "forgot 2 snippets" in done.err) == (0, True), done.err
+    assert home.run("memory", "forget", "--session", deleted).code == 64
+
+
 @pytest.mark.slow
 def test_without_an_embedder_it_says_how_it_searched(home: Home) -> None:
     home.script({"text": "noted"})

@@ -99,16 +99,20 @@ class Index:
             self._remove([chunk])
         return True
 
-    def forget_session(self, session: str) -> int:
-        """Remove what was last said in this session, and do not read it again; returns the number of chunks."""
+    def forget_session(self, session: str, *, exists: bool = True) -> int:
+        """Remove what was last said in this session, and do not read it again; returns the number of chunks.
+
+        Of one that does not exist, nothing is noted.
+        """
         with self._writing():
             chunks = _list(self._db.execute("SELECT id FROM chunks WHERE session = ?", (session,)).get)
             self._remove(chunks)
-            self._db.execute(
-                "INSERT INTO sessions (session, project, forgotten) VALUES (?, '', 1) ON CONFLICT (session) "
-                "DO UPDATE SET forgotten = 1",
-                (session,),
-            )
+            if chunks or exists:
+                self._db.execute(
+                    "INSERT INTO sessions (session, project, forgotten) VALUES (?, '', 1) ON CONFLICT (session) "
+                    "DO UPDATE SET forgotten = 1",
+                    (session,),
+                )
         return len(chunks)
 
     # --- vectors ---

@@ -108,9 +108,9 @@ class Memory:
         index = (await self._access.wait_open())[0]
         return await self._access.write(partial(index.forget, chunk))
 
-    async def forget_session(self, session_id: str) -> int:
+    async def forget_session(self, session_id: str, *, exists: bool = True) -> int:
         index = (await self._access.wait_open())[0]
-        return await self._access.write(partial(index.forget_session, session_id))
+        return await self._access.write(partial(index.forget_session, session_id, exists=exists))
 
     # --- recalling --------------------------------------------------------------------------------------------------
 
