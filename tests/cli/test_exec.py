@@ -166,6 +166,20 @@ def test_a_check_that_keeps_failing_exits_4(home: Home) -> None:
     assert [result["exitCode"] for result in shown["acceptance"]["results"]] == [0, 7]
 
 
+def test_a_budget_that_runs_out_between_two_rounds_leaves_the_results_of_the_first(home: Home) -> None:
+    checks = ("--accept", "echo no; exit 7", "--accept", "true")
+    done = home.script({"text": "done"}).run("exec", "go", "--json", "--max-turns", "1", *checks)
+    assert done.code == 5
+    assert json.loads(done.out)["acceptance"] == {
+        "total": 2,
+        "passed": 1,
+        "results": [
+            {"id": "accept-1", "passed": False, "exitCode": 7, "output": "no\n"},
+            {"id": "accept-2", "passed": True, "exitCode": 0, "output": ""},
+        ],
+    }
+
+
 def test_a_used_up_budget_exits_5(home: Home) -> None:
     done = home.script(shell("true"), {"text": "never said"}).run("exec", "go", "--approve", "all", "--max-turns", "1")
     assert done.code == 5

@@ -146,6 +146,9 @@ class RunState(Struct):
     scheduled: CancelScheduled | None = None
     round: int = 1
     checks: dict[str, AcceptanceResult] = {}
+    """The results of this round so far, by id."""
+    last_checks: dict[str, AcceptanceResult] = {}
+    """Those of the round before."""
     unscreened: dict[str, str] = {}
     """The user's messages, by id, that no hook has answered about."""
     stop_refusals: int = 0
@@ -251,7 +254,7 @@ class RunState(Struct):
         self.stop_refusals += body.by == RuntimeActor.HOOK
         if body.by == RuntimeActor.ACCEPTANCE:
             self.round += 1
-            self.checks = {}
+            self.last_checks, self.checks = self.checks, {}
 
     def _hook(self, body: HookFinished) -> None:
         self.unscreened.pop(body.message_id or "", None)

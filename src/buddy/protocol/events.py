@@ -183,7 +183,8 @@ class RunComplete(Payload, frozen=True, kw_only=True):
 RECORDING = 5
 """The version of what a run records for its replay; raised when a replay needs more, or decisions get another effect:
 since 2, an approval that expires ends its run; since 3, a reply that is stopped leaves what was said of it; since 4,
-calls of a session that was compacted often have the mark of their run; since 5, phases are summed over the run."""
+calls of a session that was compacted often have the mark of their run; since 5, phases are summed over the run, and a
+run that ends before its checks have run again reports their last results."""
 INTERRUPTED = "interrupted"
 """`finish` of a reply that was stopped before it was complete."""
 

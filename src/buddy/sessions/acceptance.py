@@ -11,14 +11,19 @@ from buddy.protocol.shapes import Acceptance, Criterion, CriterionResult
 from buddy.tools.output_buffer import OutputBuffer
 
 MAX_OUTPUT = 1024 * 1024
+LAST_ROUND_SINCE = 5
+"""The first version of a recording whose outcome has the results of the last complete round; before, those of the round
+that the run ended in."""
 
 
 def acceptance_of(run: Run) -> Acceptance | None:
-    """The latest result of each check, for run_complete; None if there are no checks."""
+    """The results of the last complete round, for run_complete; None if there are no checks."""
     criteria = run.state.options.acceptance_criteria
     if not criteria:
         return None
-    known = run.state.checks
+    known, before = run.state.checks, run.state.last_checks
+    if before and len(known) < len(criteria) and run.state.recording >= LAST_ROUND_SINCE:
+        known = before
     results = tuple(
         CriterionResult(found.id, found.passed, found.exit_code, found.output) if found else _not_checked(criterion)
         for criterion in criteria
