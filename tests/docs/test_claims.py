@@ -9,6 +9,7 @@ import pytest
 
 from buddy.cli.commands import parse
 from buddy.cli.session_options import pane_of, target_of, workspace_of
+from buddy.config.settings import Profile
 from buddy.errors import UserError
 from buddy.models.contract import Piece, Prompt, TokenUsage
 from buddy.models.script import Script, ScriptedReply
@@ -149,7 +150,8 @@ def test_the_input_line_says_where_commands_run() -> None:
 async def test_what_a_run_costs_adds_up_to_its_limit(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("three notes\n", encoding="utf-8")
     spent = calls(("read_file", {"path": "notes.txt"}), usage=TokenUsage(10, 5, cost_usd=0.25))
-    async with scripted_host(tmp_path, spent, spent, spent) as host, host.client() as client:
+    priced = {"test": Profile(api="scripted", input_price=0, output_price=0)}
+    async with scripted_host(tmp_path, spent, spent, spent, profiles=priced) as host, host.client() as client:
         await client.start(budget=BudgetLimits(max_cost_usd=0.5))
         await client.send("read on")
         done = await client.wait_for(RunComplete)

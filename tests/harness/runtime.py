@@ -21,6 +21,7 @@ from buddy.daemon.runtime import Runtime, RuntimeOverrides, unix_ms
 from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
 from buddy.log.owners import this_owner
+from buddy.models.catalog import configured_facts
 from buddy.models.contract import Provider
 from buddy.models.script import Script, ScriptedReply
 from buddy.models.scripted import Scripted
@@ -176,10 +177,12 @@ def make_runtime(
     if mcp is not None:
         config = replace(config, mcp=mcp)
     places = Places(workspace / "config", workspace / "state", workspace / "socket")
-    chosen = overrides or RuntimeOverrides(
-        log=log or MemoryLog(unix_ms),
-        provider=provider or (lambda resolved: Scripted(resolved.profile, script, model=resolved.model or "scripted")),
-    )
+
+    def scripted(resolved: Resolved) -> Provider:
+        prices = configured_facts(resolved).prices
+        return Scripted(resolved.profile, script, model=resolved.model or "scripted", prices=prices)
+
+    chosen = overrides or RuntimeOverrides(log=log or MemoryLog(unix_ms), provider=provider or scripted)
     return Runtime(config, places, env or {}, chosen)
 
 

@@ -60,8 +60,14 @@ class RunView:
         elif event["type"] == "usage":
             self.turns = max(self.turns, event["payload"]["turn"])
             self._spend(event["payload"])
-        elif event["payload"].get("purpose", "reply") == "reply":
-            self.turns = max(self.turns, event["payload"]["turn"])
+        else:
+            self._request(event["payload"])
+
+    def _request(self, request: "ModelRequest") -> None:
+        if request.get("purpose", "reply") == "reply":
+            self.turns = max(self.turns, request["turn"])
+        if request.get("reservedCostUsd") is not None and self.cost_usd is None:
+            self.cost_usd = 0.0  # the price is known, so nothing was spent yet
 
     def _count_child(self, finished: "ChildFinished") -> None:
         usage = finished["usage"]

@@ -192,6 +192,7 @@ function applyToRun(view, runId, { type, payload, ts }) {
     case "model_request": {
       const run = runOf(view, runId);
       if ((payload.purpose ?? "reply") === "reply") run.turns = Math.max(run.turns, payload.turn);
+      if (payload.reservedCostUsd != null) run.costUsd ??= 0; // the price is known
       break;
     }
     case "usage":

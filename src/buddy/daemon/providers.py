@@ -70,13 +70,16 @@ def make_provider(
     from buddy.models.wires import Endpoint, make_wire
 
     if resolved.api == "scripted":
+        from buddy.models.catalog import configured_facts
         from buddy.models.script import load_script
         from buddy.models.scripted import Scripted
 
         script = load_script(resolved.script) if resolved.script else None
         limit = resolved.context_limit if resolved.context_known else 128_000
-        scripted = Scripted(resolved.profile, script, context_limit=limit) if script else Scripted.echo()
-        return RetryingProvider(scripted, patience)
+        prices = configured_facts(resolved).prices
+        if script is None:
+            return RetryingProvider(Scripted.echo(prices=prices), patience)
+        return RetryingProvider(Scripted(resolved.profile, script, context_limit=limit, prices=prices), patience)
     if resolved.base_url == LOCAL_URL:
         from buddy.models.local import LocalModel
 

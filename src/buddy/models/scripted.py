@@ -9,6 +9,9 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from buddy.errors import ProviderError
 from buddy.models.contract import (
@@ -24,6 +27,9 @@ from buddy.models.contract import (
 )
 from buddy.models.script import Script, ScriptedReply
 from buddy.protocol.shapes import ToolCallItem
+
+if TYPE_CHECKING:
+    from buddy.models.catalog import Prices
 
 _WORD = re.compile(r"\S+\s*|\s+")
 _CHARS_PER_TOKEN = 4
@@ -41,19 +47,21 @@ class Scripted:
         *,
         model: str = "scripted",
         context_limit: int = 128_000,
+        prices: "Prices | None" = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.profile = profile
         self.model = model
         self.context_limit = context_limit
         self._script = script
+        self._prices = prices
         self._sleep = sleep
         self._failures: Counter[ScriptedKey] = Counter()
 
     @classmethod
-    def echo(cls, profile: str = "echo") -> "Scripted":
+    def echo(cls, profile: str = "echo", *, prices: "Prices | None" = None) -> "Scripted":
         """A model that repeats what the user said."""
-        return cls(profile, Script(echo=True), model="echo")
+        return cls(profile, Script(echo=True), model="echo", prices=prices)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         key, reply = self._choose(prompt.items)
@@ -64,12 +72,17 @@ class Scripted:
                 await self._sleep(reply.delay)
             yield TextDelta(word)
         self._fail(key, reply)
-        yield _complete(reply, prompt)
+        yield _complete(reply, self._priced(reply.usage or _estimate(reply, prompt)), prompt)
 
     async def cost_of(self, usage: TokenUsage) -> float | None:
-        """Free, unless the script sets a usage."""
-        del usage
-        return 0.0
+        """Known if its profile has prices."""
+        return self._priced(usage).cost_usd
+
+    def _priced(self, usage: TokenUsage) -> TokenUsage:
+        """With its cost, unless the script sets one."""
+        if usage.cost_usd is not None or self._prices is None:
+            return usage
+        return replace(usage, cost_usd=self._prices.cost(usage))
 
     async def close(self) -> None:
         """Nothing to close."""
@@ -103,7 +116,7 @@ def _turns(items: Sequence[Item]) -> int:
     return sum(isinstance(item, AssistantItem) for item in items)
 
 
-def _complete(reply: ScriptedReply, prompt: Prompt) -> Reply:
+def _complete(reply: ScriptedReply, usage: TokenUsage, prompt: Prompt) -> Reply:
     turn = _turns(prompt.items)
     calls = tuple(
         ToolCallItem(f"call_{turn}_{number}", call.name, call.text()) for number, call in enumerate(reply.calls)
@@ -111,7 +124,7 @@ def _complete(reply: ScriptedReply, prompt: Prompt) -> Reply:
     if reply.truncated:
         calls = ()
     finish = reply.finish or ("length" if reply.truncated else "tool_calls" if calls else "stop")
-    return Reply(reply.text, calls, finish, reply.truncated, reply.usage or _estimate(reply, prompt))
+    return Reply(reply.text, calls, finish, reply.truncated, usage)
 
 
 def _estimate(reply: ScriptedReply, prompt: Prompt) -> TokenUsage:
