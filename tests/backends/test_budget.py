@@ -77,7 +77,7 @@ async def test_the_model_learns_when_less_than_a_fifth_is_left(tmp_path: Path) -
         assert (await client.wait_for(RunComplete)).reason == "budget_exceeded"
         told = [texts(tuple(prompt.items))[1:] for prompt in model.prompts]
         assert told[:9] == [[]] * 9
-        assert told[9] == ["<budget>Budget left: 1 turns of 10 turns. Finish within it.</budget>"]
+        assert told[9] == ["<budget>Budget left: 1 turn of 10 turns. Finish within it.</budget>"]
 
 
 async def test_a_summary_is_charged_to_the_run_but_is_not_a_turn(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_a_budget_that_runs_out_between_two_rounds_leaves_the_results_of_the_fir
 def test_a_used_up_budget_exits_5(home: Home) -> None:
     done = home.script(shell("true"), {"text": "never said"}).run("exec", "go", "--approve", "all", "--max-turns", "1")
     assert done.code == 5
-    assert "budget of 1 turns" in done.err
+    assert "failed: the budget of 1 turn is used up" in done.err
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from buddy.backends.contract import Run
 from buddy.backends.runstate import RunState, Spending
 from buddy.errors import RunEnded
 from buddy.models.contract import TokenUsage
+from buddy.protocol.amounts import format_amount, format_usd
 from buddy.protocol.codes import BudgetLimit
 from buddy.protocol.shapes import BudgetLimits, BudgetState
 
@@ -22,11 +23,11 @@ DIVIDED: tuple[BudgetLimit, ...] = ("tokens", "cost", "tool_calls")
 LEAST: dict[BudgetLimit, float] = {"turns": 1, "tokens": MIN_OUTPUT, "cost": 1e-6, "seconds": 1e-3, "tool_calls": 1}
 """What a sub-agent needs at least of each limit; with less of the cost, no run is of use."""
 UNITS: dict[BudgetLimit, str] = {
-    "turns": "turns",
-    "tokens": "tokens",
-    "cost": "US dollars",
-    "seconds": "seconds",
-    "tool_calls": "tool calls",
+    "turns": "turn",
+    "tokens": "token",
+    "cost": "US dollar",
+    "seconds": "second",
+    "tool_calls": "tool call",
 }
 
 
@@ -62,11 +63,11 @@ class Budget(Struct, frozen=True):
         self.check()
         if not self.fits(wanted):
             limits = self.state.options.budget
-            tokens = f"{wanted.tokens} tokens"
-            cost = "" if wanted.cost_usd is None else f" or ${wanted.cost_usd:.4f}"
+            tokens = _amount(wanted.tokens, "tokens")
+            cost = "" if wanted.cost_usd is None else f" or {_amount(wanted.cost_usd, 'cost')}"
             over: BudgetLimit = "cost" if self._fits_tokens(wanted) else "tokens"
             limit = limits.max_tokens if over == "tokens" else limits.max_cost_usd
-            left = f"more than is left of {limit:g} {UNITS[over]}"
+            left = f"more than is left of {_amount(limit or 0, over)}"
             raise BudgetExceeded(over, f"the next model call needs {tokens}{cost}: {left}")
 
     def fits(self, wanted: Spending) -> bool:
@@ -112,7 +113,7 @@ class Budget(Struct, frozen=True):
     def shortage(self) -> str:
         """One line that warns the model about limits that are nearly exhausted; empty otherwise."""
         short = [
-            f"{_figure(max(0, limit - used), name)} of {_figure(limit, name)}"
+            f"{_amount(max(0, limit - used), name)} of {_amount(limit, name)}"
             for name, limit, used in self._lines()
             if limit - used < LOW * limit
         ]
@@ -158,12 +159,12 @@ class Budget(Struct, frozen=True):
 
 
 def used_up(limit: float, name: BudgetLimit) -> str:
-    return f"the budget of {limit:g} {UNITS[name]} is used up"
+    return f"the budget of {_amount(limit, name)} is used up"
 
 
 def _whole(amount: float | None) -> int | None:
     return None if amount is None else int(amount)
 
 
-def _figure(number: float, name: BudgetLimit) -> str:
-    return f"{number:.2f} {UNITS[name]}" if name == "cost" else f"{number:.0f} {UNITS[name]}"
+def _amount(number: float, name: BudgetLimit) -> str:
+    return f"{format_usd(number)} {UNITS[name]}s" if name == "cost" else format_amount(number, UNITS[name])

@@ -15,6 +15,7 @@ from buddy.cli.connect import daemon_client, find_daemon
 from buddy.cli.options import Options
 from buddy.cli.settings import config_finder, places_of, preload_certificates, read_config
 from buddy.errors import UserError
+from buddy.protocol.amounts import format_usd
 from buddy.protocol.daemon_requests import RestartDaemon
 from buddy.protocol.requests import AcceptedReply, DaemonStatus, DaemonStatusReply, Shutdown
 from buddy.terminal.escape import escape
@@ -218,8 +219,8 @@ async def _status(options: Options) -> int:
         sessions, runs = plural(status.sessions, "open session"), plural(status.runs, "active run")
         print(f"{sessions}, {runs}, {plural(status.connections, 'connection')}")
         counted = "since 00:00 UTC; models without a known price are not counted"
-        limit = "" if status.cost_usd_per_day is None else f" of {status.cost_usd_per_day:.2f}"
-        print(f"cost today {status.cost_usd_today or 0.0:.2f}{limit} USD ({counted})")
+        limit = "" if status.cost_usd_per_day is None else f" of {format_usd(status.cost_usd_per_day)}"
+        print(f"cost today {format_usd(status.cost_usd_today or 0.0)}{limit} USD ({counted})")
         print(f"socket {places_of(options).socket}")
         print(f"configuration {escape(status.config or 'none')}")
         for line in _web_lines(status):

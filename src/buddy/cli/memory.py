@@ -24,6 +24,7 @@ from buddy.errors import UserError
 from buddy.memory.index import MemoryHit, MemoryScope
 from buddy.memory.memory import Memory
 from buddy.terminal.escape import escape, escape_json, one_line
+from buddy.terminal.phrases import plural
 
 WIDTH = 240
 CATCH_UP_SECONDS = 10.0
@@ -102,9 +103,8 @@ async def _forget(found: Memory, options: Options, unknown: UserError | None) ->
         count = await found.forget_session(options.session, exists=unknown is None)
         if unknown is not None and not count:
             raise unknown
-        print(
-            f"forgot {count} snippets of {escape(options.session)}; the session is not indexed again", file=sys.stderr
-        )
+        forgotten = f"forgot {plural(count, 'snippet')} of {escape(options.session)}"
+        print(f"{forgotten}; the session is not indexed again", file=sys.stderr)
         return 0
     if options.chunk is None or not await found.forget(options.chunk):
         raise UserError(f"nothing is remembered under {options.chunk}", exit_code=1)

@@ -13,6 +13,7 @@ from buddy.backends.budget import BudgetExceeded
 from buddy.daemon.limits import Limits
 from buddy.errors import ProtocolError
 from buddy.log.contract import SessionRows
+from buddy.protocol.amounts import format_usd
 from buddy.sessions.listing import day_of
 
 EVERYBODY = None
@@ -101,7 +102,7 @@ class DayCosts:
 
 
 def _spent(spent: float, most: float, table: str) -> str:
-    return f"{spent:.2f} of {most:.2f} USD are spent today (cost_usd_per_day in {table})"
+    return f"{format_usd(spent)} of {format_usd(most)} USD are spent today (cost_usd_per_day in {table})"
 
 
 def _wait(most: float) -> str:

@@ -124,8 +124,10 @@ def _comparable(event: Event) -> dict[str, Any]:
             tree["budget"].pop("seconds", None)
         case "progress" if tree.pop("elapsedSeconds", None) is not None:
             tree.pop("message")
-        case "run_complete" if tree.get("limit") in ("tokens", "cost"):
-            tree.pop("summary")  # says how large the next prompt would have been
+        case "run_complete" if tree.get("reason") in ("budget_exceeded", "acceptance_failed"):
+            # The limit and the checks are compared. Their wording may be of another version, or say how large the next
+            # prompt would have been.
+            tree.pop("summary")
         case "approval_required":
             tree["details"].pop("uncovered", None)  # depends on the files
         case "error" if tree.get("code") == "INTERNAL_ERROR":

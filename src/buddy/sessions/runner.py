@@ -23,6 +23,7 @@ from buddy.errors import (
     is_replaced,
 )
 from buddy.protocol.actors import RuntimeActor
+from buddy.protocol.amounts import format_amount
 from buddy.protocol.codes import EXIT_ACCEPTANCE, EXIT_BUDGET, EXIT_CODES, BudgetLimit, Outcome
 from buddy.protocol.events import Error, RunComplete, ToolCall, ToolResult, UserMessage
 from buddy.protocol.shapes import Headless, ToolFailure
@@ -138,7 +139,8 @@ async def _work_until_accepted(run: Run, backend: Backend) -> None:
         number = run.state.round
         if number >= run.state.options.max_rounds:
             names = ", ".join(result.id for result in failed)
-            raise RunEnded("acceptance_failed", f"acceptance checks still fail after {number} rounds: {names}")
+            rounds = format_amount(number, "round")
+            raise RunEnded("acceptance_failed", f"acceptance checks still fail after {rounds}: {names}")
         run.emit(UserMessage(message_id=f"{run.run_id}.round{number}", text=report(failed), by=RuntimeActor.ACCEPTANCE))
 
 
