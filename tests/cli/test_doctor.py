@@ -267,6 +267,7 @@ def test_the_daemon_is_named_with_its_configuration(home: Home) -> None:
         assert line_of(home.run("doctor"), "daemon").endswith(f"configuration {config}")
         done = home.run("doctor", "--config", str(other))
         assert f"this shell's is {other}" in line_of(done, "daemon")
+        assert "; model: script (script)\n" in home.run("daemon", "logs").out
     finally:
         home.run("daemon", "stop")
 

@@ -20,6 +20,8 @@ MODEL = "[models.a]\napi_base_url = 'http://127.0.0.1:9'\n"
             "context_limit in [models.a] must be a whole number, not text",
             "a whole",
         ),
+        (f"{MODEL}context_limit = 0.5", 3, "must be a whole number, not 0.5", "a whole number"),
+        ("[storage]\nkeep_days = 1.5", 2, "keep_days in [storage] must be a whole number, not 1.5", "a whole number"),
         (f"{MODEL}context_limit = 0", 3, "must be a whole number of at least 1", "a whole number"),
         (
             f"{MODEL}api = 'chat'",

@@ -5,9 +5,10 @@ Invariants: every table of every file is explained here; a message names the key
 
 import difflib
 import re
+import tomllib
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
@@ -31,6 +32,7 @@ _NOUNS = {
     "object": "a table",
     "null": "nothing",
 }
+_NOT_WHOLE = " must be a whole number, not a number"
 _BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
@@ -76,7 +78,27 @@ def explain(origin: Origin, path: tuple[str, ...], error: Exception, shape: type
     if not key:
         return origin.error(path, f"{table}: {_lower(what)}", item=item)
     name = key.partition(".")[0]
-    return origin.error((*path, name), f"{name} in {table}{_plain(what)}", _takes(shape, name), item=item)
+    plain = _plain(what)
+    if plain == _NOT_WHOLE:
+        plain = f" must be a whole number, not {_fraction_at(origin, path, int(index[1]) if index else None, key)}"
+    return origin.error((*path, name), f"{name} in {table}{plain}", _takes(shape, name), item=item)
+
+
+def _fraction_at(origin: Origin, path: tuple[str, ...], item: int | None, key: str) -> str:
+    """The number that should be a whole one, which "a number" would not tell apart."""
+    try:
+        found: object = tomllib.loads(origin.text)
+    except tomllib.TOMLDecodeError:
+        return "a fraction"
+    for step in (*path, *([] if item is None else [item]), *key.split(".")):
+        match found, step:
+            case dict(), str():
+                found = cast("dict[str, object]", found).get(step)
+            case list(), int():
+                found = cast("list[object]", found)[step]
+            case _:
+                return "a fraction"
+    return repr(found) if isinstance(found, float) else "a fraction"
 
 
 def unknown_table(origin: Origin, name: str, valid: tuple[str, ...]) -> UserError:

@@ -92,7 +92,8 @@ class Configuration:
         config = self._config
         try:
             active = resolve_profile(config, self._env)
-            model = f"{active.profile} ({active.model or 'no model named'} at {without_credentials(active.base_url)})"
+            place = f" at {without_credentials(active.base_url)}" if active.base_url else ""
+            model = f"{active.profile} ({active.model or 'no model named'}{place})"
         except UserError as error:
             model = f"none: {error}"
         profiles = ", ".join(config.models) or "none"
