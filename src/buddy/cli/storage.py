@@ -52,12 +52,11 @@ def refuse_shared_log(options: Options) -> None:
 
 
 def check_state_dir(state_dir: Path) -> None:
-    """UserError if it is not a directory that can be read; it may be empty."""
+    """UserError if it is no directory that can be read; one that is missing is like an empty one, as before any use."""
     try:
         os.scandir(state_dir).close()
     except FileNotFoundError:
-        message = f"no sessions: {state_dir} does not exist"
-        raise UserError(message, hint="choose another --state-dir", exit_code=1) from None
+        print(f"{escape(str(state_dir))} does not exist yet", file=sys.stderr)
     except OSError as error:
         raise UserError(f"{state_dir}: {error.strerror}", hint="choose another --state-dir") from error
 
