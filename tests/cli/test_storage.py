@@ -1,6 +1,9 @@
 """`buddy storage`: what sessions take, and removing those that nobody has used for long."""
 
 import json
+import os
+import shlex
+import shutil
 import time
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from buddy.daemon.storage import Removal, choose, measure
 from buddy.log.database import connect
 from buddy.log.usage import SessionUsage
 from tests.harness.daemon import Daemon
-from tests.harness.processes import wait_until
+from tests.harness.processes import BUDDY, Finished, run, wait_until
 from tests.harness.scripts import Reply, section, shell
 
 DAY_MS = 24 * 3600 * 1000
@@ -257,6 +260,60 @@ def test_the_daemon_prunes_only_if_the_configuration_asks_for_it(tmp_path: Path)
         wait_until(lambda: listed(daemon) == {new, new_child}, "the old sessions to be removed")
         assert f"removed {old}" in daemon.log()
         assert daemon.run("exec", "--session", new, "small").code == 0
+
+
+FULL = """
+mount -t tmpfs -o mode=700,size=12m none {place}
+cp -rp {state}/. {place}
+rm -rf {place}/run {place}/daemon.* {place}/*-shm
+dd if=/dev/zero of={place}/fill bs=4096 2> /dev/null || :
+{backup}
+{storage}
+{prune} --dry-run
+{prune} --yes
+{storage}
+"""
+
+
+def prune_on_a_full_disk(daemon: Daemon, place: Path) -> Finished:
+    """Back up, show, preview, prune and show again what a daemon has left, on a disk without a free byte."""
+    if os.geteuid() or shutil.which("unshare") is None:
+        pytest.skip("only root can mount something")
+    place.mkdir(mode=0o700)
+    flag = ["--state-dir", str(place)]
+    script = FULL.format(
+        place=place,
+        state=daemon.state_dir,
+        backup=shlex.join([*BUDDY, "backup", str(daemon.folder / "copy"), *flag]),
+        storage=shlex.join([*BUDDY, "storage", "--json", *flag]),
+        prune=shlex.join([*BUDDY, "storage", "prune", "--max-size", "0", "--json", *flag]),
+    )
+    return run(["unshare", "-m", "sh", "-ec", script], cwd=daemon.folder, env=daemon.command_environment())
+
+
+def test_sessions_on_a_full_disk_are_shown_and_pruned(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    sessions = {run_session(daemon, text) for text in ("large", "large", "large", "small")}
+    done = prune_on_a_full_disk(daemon, tmp_path / "small")
+    assert done.code == 0, done.err
+    shown, would, pruned, left = map(json.loads, done.out.splitlines())
+    assert {one["sessionId"] for one in shown["largest"]} == sessions
+    for removal in (would, pruned):
+        assert {one["sessionId"] for one in removal["removed"]} == sessions
+    assert (pruned["freed"] > 1_000_000, left["count"], left["blobs"]) == (True, 0, 0)
+
+
+def test_a_disk_too_full_to_delete_anything_says_what_to_free(tmp_path: Path) -> None:
+    daemon, place = Daemon(tmp_path, script=SCRIPT), tmp_path / "small"
+    with daemon:
+        session_id = run_session(daemon, "small")
+        daemon.kill()  # what was written last is still in the write-ahead log
+    done = prune_on_a_full_disk(daemon, place)
+    assert done.code == 75
+    assert f"error: the disk of {place} is too full to delete more sessions\nhint: free a few MiB" in done.err
+    assert [session_id in line for line in done.out.splitlines()] == [True, True]
+    assert daemon.run("restore", str(tmp_path / "copy"), "--replace").code == 0
+    assert listed(daemon) == {session_id}
 
 
 def test_doctor_mentions_a_state_directory_that_has_grown_large(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from buddy.cli.options import Options
 from buddy.cli.settings import places_of
 from buddy.cli.storage import check_state_dir, format_size, refuse_shared_log
 from buddy.errors import UserError
-from buddy.log.database import connect, direct
-from buddy.log.schema import explain, open_reader
+from buddy.log.database import connect, connect_reader, direct
+from buddy.log.schema import BUSY_SECONDS, explain, open_reader
 from buddy.log.state_use import DAEMON_LOCK, LOCK, check_restored
 from buddy.log.usage import DATABASE
 from buddy.terminal.phrases import plural
@@ -198,9 +198,8 @@ def _copy(path: Path, copy: Path) -> None:
 def _copy_database(path: Path, copy: Path, *, clears_owners: bool = False) -> None:
     """A consistent snapshot of a database, even while others write to it; apsw's errors if it is damaged."""
     try:
-        source = connect(path, apsw.SQLITE_OPEN_READONLY)
+        source = connect_reader(path, BUSY_SECONDS)
         try:
-            source.set_busy_timeout(5000)
             source.set_progress_handler(_go_on, 10_000)
             source.execute("VACUUM INTO ?", (direct(copy),))
         finally:

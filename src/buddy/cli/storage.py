@@ -23,14 +23,19 @@ from buddy.daemon.opening import log_url_of
 from buddy.daemon.storage import Family, Removal, StorageUsage, measure, plan
 from buddy.errors import ProtocolError, UserError
 from buddy.log.database import connect
-from buddy.log.state_use import check_restored
-from buddy.log.usage import DATABASE, SessionUsage, read_sessions
+from buddy.log.room import DiskSpace
+from buddy.log.state_use import DAEMON_LOCK, StateUse, check_restored
+from buddy.log.usage import DATABASE, SessionUsage, read_sessions, remove_blobs_of
 from buddy.protocol.durations import parse_duration
 from buddy.terminal.escape import escape, one_line
 from buddy.terminal.phrases import plural
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+ROOM = 64 * 1024 * 1024
+"""What deleting a session may need on the disk until it is done."""
+LITTLE = 1024 * 1024
+"""With less, opening the log may fail."""
 PARTS = ("sessions", "blobs", "checkpoints", "memory", "logs", "other")
 
 
@@ -142,17 +147,15 @@ def _prune(options: Options) -> int:
     state_dir = places_of(options).state_dir
     before = measure(state_dir)
     planned = plan(state_dir, removal)
-    chosen, size = planned.sessions, planned.freed
+    chosen, size, is_full = planned.sessions, planned.freed, False
     if not options.json:
         for one in chosen:
             print(_line(one))
-    if not options.dry_run and chosen and (options.yes or _confirm(len(chosen), size)):
+    if not options.dry_run:
+        is_wanted = chosen and (options.yes or _confirm(len(chosen), size))
         # One that was used while the question was open stays.
-        unchanged = plan(state_dir, removal).families
-        chosen = _remove(options, [family for family in planned.families if family in unchanged])
-        _shrink(state_dir)
-    elif not options.dry_run:
-        chosen = []
+        families = _unchanged(state_dir, planned.families, removal) if is_wanted else []
+        chosen, is_full = _remove(options, families, removal) if families else ([], False)
     freed = max(0, before.total - measure(state_dir).total)
     if options.json:
         shown = {"dryRun": options.dry_run, "removed": list(map(_plain, chosen)), "freed": freed}
@@ -161,6 +164,8 @@ def _prune(options: Options) -> int:
         print(f"{plural(len(chosen), 'session')} would be removed, {format_size(size)}", file=sys.stderr)
     else:
         print(f"removed {plural(len(chosen), 'session')}; {format_size(freed)} less on the disk", file=sys.stderr)
+    if is_full:
+        raise _disk_full(state_dir)
     return 0
 
 
@@ -192,24 +197,76 @@ def _confirm(count: int, size: int) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _remove(options: Options, families: list[Family]) -> list[SessionUsage]:
+def _unchanged(state_dir: Path, planned: list[Family], removal: Removal) -> list[Family]:
+    """Without those that were used since they were shown."""
+    now = plan(state_dir, removal).families
+    return [family for family in planned if family in now]
+
+
+def _remove(options: Options, families: list[Family], removal: Removal) -> tuple[list[SessionUsage], bool]:
+    """What was removed, and whether the disk is too full for the rest."""
+    state_dir = places_of(options).state_dir
+    _make_room(state_dir, families, removal)
     removed: list[SessionUsage] = []
+    while True:
+        try:
+            gone, is_full = _delete(options, families)
+        except UserError as error:
+            if DiskSpace(state_dir, LITTLE).is_enough():
+                raise
+            raise _disk_full(state_dir) from error
+        _shrink(state_dir)
+        removed += [one for family in gone for one in family]
+        families = [family for family in families if family not in gone]
+        if not is_full or not gone:  # otherwise there is more room now
+            return removed, is_full
+
+
+def _make_room(state_dir: Path, families: list[Family], removal: Removal) -> None:
+    """A deletion is written to the log first, for which a full disk has no room. Blobs are files: they go before it, if
+    nobody else uses the log."""
+    if DiskSpace(state_dir, ROOM).is_enough():
+        return
+    use = StateUse(state_dir, wait=0)
+    try:
+        with suppress(UserError), use.alone():
+            chosen = [one.session_id for family in _unchanged(state_dir, families, removal) for one in family]
+            remove_blobs_of(state_dir, chosen)
+    finally:
+        use.end()
+
+
+def _delete(options: Options, families: list[Family]) -> tuple[list[Family], bool]:
+    """What was deleted, and whether the disk was too full for one of the others."""
+    deleted: list[Family] = []
+    is_full = False
     with blocking_client(options, "cli") as client:
         for family in families:
             try:
                 client.ask("delete_session", {}, family[0].session_id)  # with its sub-agents
             except ProtocolError as error:
-                print(f"{family[0].session_id} is kept: {escape(error.message)}", file=sys.stderr)
+                if error.code == "STORAGE_FULL":
+                    is_full = True
+                else:
+                    print(f"{family[0].session_id} is kept: {escape(error.message)}", file=sys.stderr)
             else:
-                removed += family
-    return removed
+                deleted.append(family)
+    return deleted, is_full
+
+
+def _disk_full(state_dir: Path) -> UserError:
+    if is_free(state_dir / DAEMON_LOCK):
+        hint = f"free a few MiB, such as {state_dir / 'memory.db'}*, which is rebuilt, and try again"
+    else:
+        hint = "buddy daemon stop, and try again: blobs can be removed first then"
+    return UserError(f"the disk of {state_dir} is too full to delete more sessions", hint=hint, exit_code=75)
 
 
 def _shrink(state_dir: Path) -> None:
     """Give free pages back to the disk, if no daemon would have to wait for that; new events use them otherwise."""
-    if not is_free(state_dir / "daemon.lock"):
+    if not is_free(state_dir / DAEMON_LOCK):
         return
-    with suppress(apsw.BusyError):
+    with suppress(apsw.BusyError, apsw.FullError, apsw.IOError):  # a full disk has no room for the copy
         db = connect(state_dir / DATABASE, apsw.SQLITE_OPEN_READWRITE)
         try:
             db.execute("VACUUM")

@@ -41,9 +41,13 @@ class FileBlobs:
         """Remove a blob that no event names; False if it is too recent to be sure."""
         if any(age < _GRACE_SECONDS for age in self._ages(blob)):
             return False
+        self.remove(blob)
+        return True
+
+    def remove(self, blob: str) -> None:
+        """Remove a blob, however recent, while nobody can be about to name it."""
         for path in self._paths(blob):
             path.unlink(missing_ok=True)
-        return True
 
     def is_old(self, blob: str) -> bool:
         """Whether it has been here for a day; one that is about to be stored has not."""

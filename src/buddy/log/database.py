@@ -7,6 +7,7 @@ apsw's own type stubs name a class that Python 3.11 does not have, which would m
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,6 +59,8 @@ class Database(Protocol):
 
     def pragma(self, name: str, /) -> Any: ...
 
+    def config(self, option: int, value: int, /) -> int: ...
+
     def changes(self) -> int: ...
 
     def total_changes(self) -> int: ...
@@ -80,6 +83,36 @@ class Database(Protocol):
 def connect(path: Path, flags: int) -> Database:
     """Open a file that must not be a link; the directories on the way to it may be."""
     return apsw.Connection(direct(path), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
+
+
+def connect_reader(path: Path, busy_seconds: float) -> Database:
+    """A connection that reads. A full disk has no room for the file by which connections share memory: one that nobody
+    else needs to share with does without."""
+    db = connect(path, apsw.SQLITE_OPEN_READONLY)
+    try:
+        db.set_busy_timeout(int(busy_seconds * 1000))
+        db.pragma("schema_version")
+    except apsw.IOError:
+        db.close()  # now: it would keep the other one from being alone
+        with suppress(apsw.Error):
+            return _connect_alone(path)
+        raise
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _connect_alone(path: Path) -> Database:
+    db = connect(path, apsw.SQLITE_OPEN_READWRITE)
+    try:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        db.pragma("schema_version")
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def direct(path: Path) -> str:

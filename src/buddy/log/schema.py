@@ -14,7 +14,7 @@ import apsw
 
 from buddy.errors import UserError
 from buddy.log.contract import searched_text
-from buddy.log.database import Database, connect
+from buddy.log.database import Database, connect, connect_reader
 from buddy.log.state_use import StateUse
 from buddy.protocol.titles import title_of
 
@@ -144,7 +144,7 @@ def open_database(path: Path, busy_seconds: float = BUSY_SECONDS, use: StateUse 
             _check_no_wal(path)
             _create(path)
         _check_file(path)
-        db = _connect(path, apsw.SQLITE_OPEN_READWRITE, busy_seconds)
+        db = _connect(path, busy_seconds)
         try:
             _check_identity(db, path)
             if _is_older(db):
@@ -173,8 +173,10 @@ def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
     """Open a connection that cannot write, to a database that exists; an older schema is not migrated."""
     try:
         _check_file(path)
-        db = _connect(path, apsw.SQLITE_OPEN_READONLY, busy_seconds)
+        db = connect_reader(path, busy_seconds)
         try:
+            _configure(db, busy_seconds)
+            db.execute("PRAGMA wal_autocheckpoint = 0")
             _check_identity(db, path)
             db.execute("PRAGMA query_only = 1")
         except BaseException:
@@ -220,19 +222,20 @@ def explain(error: apsw.Error, path: Path) -> Exception:
 _MOVE_AWAY = "restore it from a backup, or move it elsewhere to start with an empty log; nothing was changed"
 
 
-def _connect(path: Path, flags: int, busy_seconds: float) -> Database:
-    db = connect(path, flags)
+def _connect(path: Path, busy_seconds: float) -> Database:
+    db = connect(path, apsw.SQLITE_OPEN_READWRITE)
+    _configure(db, busy_seconds)
+    # Pages that a deleted session leaves behind are overwritten: what was deleted cannot be read from the file.
+    db.execute("PRAGMA secure_delete = 1")
+    db.execute(f"PRAGMA journal_size_limit = {64 * 1024 * 1024}")
+    return db
+
+
+def _configure(db: Database, busy_seconds: float) -> None:
     add_functions(db)
     db.set_busy_timeout(int(busy_seconds * 1000))
     db.execute("PRAGMA mmap_size = 0")
     db.execute("PRAGMA cache_size = -512")  # KiB: what is appended is not read again, and each connection has its own
-    if flags & apsw.SQLITE_OPEN_READWRITE:
-        # Pages that a deleted session leaves behind are overwritten: what was deleted cannot be read from the file.
-        db.execute("PRAGMA secure_delete = 1")
-        db.execute(f"PRAGMA journal_size_limit = {64 * 1024 * 1024}")
-    else:
-        db.execute("PRAGMA wal_autocheckpoint = 0")
-    return db
 
 
 def add_functions(db: Database) -> None:

@@ -1,14 +1,18 @@
 """What each session takes of the database and of the blobs, found without a lease and without writing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
 from msgspec import Struct
 
+from buddy.log.blobs import FileBlobs
 from buddy.log.contract import INCOMPLETE
 from buddy.log.database import Database
 from buddy.log.schema import explain, open_reader
+
+Result = TypeVar("Result")
 
 DATABASE = "buddy.db"
 ROW_OVERHEAD = 60
@@ -25,6 +29,7 @@ _HAS_FACTS = "SELECT count(*) FROM pragma_table_info('sessions') WHERE name = 'f
 _PARENTS = "SELECT id, facts ->> '$.parent' FROM sessions WHERE facts ->> '$.agent' IS NOT NULL"
 _BLOBS = "SELECT s.id, b.blob FROM blob_refs b JOIN sessions s ON s.key = b.session"
 
+_NAMED = "SELECT b.blob, s.id FROM blob_refs b LEFT JOIN sessions s ON s.key = b.session"
 _UNNAMED = """
 SELECT DISTINCT blob FROM blob_refs r WHERE session <= 0
 AND NOT EXISTS (SELECT 1 FROM blob_refs x WHERE x.blob = r.blob AND x.session > 0)
@@ -78,21 +83,31 @@ def read_sessions(state_dir: Path) -> list[SessionUsage]:
     ]
 
 
+def remove_blobs_of(state_dir: Path, sessions: Collection[str]) -> None:
+    """Remove the blobs that only these sessions name. They must be about to be deleted, and nobody may use the log."""
+    named = _read(state_dir, lambda reader: list(reader.execute(_NAMED)), [])
+    others = {blob for blob, session_id in named if session_id not in sessions}
+    files = FileBlobs(state_dir / "blobs")
+    for blob in {blob for blob, _ in named} - others:
+        files.remove(blob)
+
+
 def free_bytes(state_dir: Path) -> int:
     """What the file of the database has room for without growing: pages that deleted sessions have left."""
-    return _read(state_dir, lambda reader: reader.pragma("freelist_count") * reader.pragma("page_size"))
+    return _read(state_dir, lambda reader: reader.pragma("freelist_count") * reader.pragma("page_size"), 0)
 
 
 def upload_bytes(state_dir: Path) -> int:
     """What the blobs take that no event names: images that were brought for a message, and have none yet."""
     blobs = state_dir / "blobs"
-    return _read(state_dir, lambda reader: sum(_blob_size(blobs, blob) for (blob,) in reader.execute(_UNNAMED)))
+    return _read(state_dir, lambda reader: sum(_blob_size(blobs, blob) for (blob,) in reader.execute(_UNNAMED)), 0)
 
 
-def _read(state_dir: Path, work: Callable[[Database], int]) -> int:
+def _read(state_dir: Path, work: Callable[[Database], Result], otherwise: Result) -> Result:
+    """What is read; something else if there is no database."""
     path = state_dir / DATABASE
     if not path.exists():
-        return 0
+        return otherwise
     try:
         reader = open_reader(path)
         try:
