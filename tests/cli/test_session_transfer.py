@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from buddy.errors import NotClaimed
+from buddy.errors import NotClaimed, UserError
 from buddy.log.contract import Batch, Claim, Log
 from buddy.log.sqlite import SqliteLog
-from buddy.protocol.envelopes import Event
+from buddy.protocol.envelopes import Event, event_of
+from buddy.protocol.events import ApprovalRequired
 from buddy.sessions.transfer import ImportedSession, import_session
 from tests.harness.daemon import LONG_WORD, Daemon
 from tests.harness.logs import opened_log, read_all
 from tests.harness.postgres import Postgres
+from tests.harness.processes import Finished, wait_until
 from tests.harness.scripts import section, shell
 from tests.log.records import SESSION, batch, record
 
@@ -160,3 +162,83 @@ def test_a_file_that_is_no_export_is_refused(tmp_path: Path, line: str) -> None:
     assert f"{tmp_path / 'x'}:1: not an event or a blob" in refused.err
     missing = daemon.run("session", "import", str(tmp_path / "missing"))
     assert (missing.code, "cannot read" in missing.err) == (64, True)
+
+
+def export_lines(daemon: Daemon) -> list[dict[str, Any]]:
+    """A new session as its export has it."""
+    assert daemon.run("exec", "count").code == 0
+    return [json.loads(line) for line in daemon.run("session", "export", "last").out.splitlines()]
+
+
+def import_lines(daemon: Daemon, lines: list[dict[str, Any]]) -> Finished:
+    file = daemon.folder / "changed.ndjson"
+    file.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    return daemon.run("session", "import", str(file))
+
+
+def test_an_import_that_begins_late_writes_only_what_it_has(tmp_path: Path) -> None:
+    source, target = Daemon(tmp_path / "source", script=SCRIPT), Daemon(tmp_path / "target", script=SCRIPT)
+    lines = [{**line, "seq": line["seq"] + 10**7} for line in export_lines(source)]
+    assert import_lines(target, lines).code == 0
+    session_id = lines[0]["sessionId"]
+    back = [json.loads(line) for line in target.run("session", "export", session_id).out.splitlines()]
+    assert back == lines
+    assert target.run("exec", "--session", session_id, "count").out == "one two three\n"
+
+
+def test_a_killed_import_is_hidden_and_starts_over(tmp_path: Path) -> None:
+    source, target = Daemon(tmp_path / "source", script=SCRIPT), Daemon(tmp_path / "target", script=SCRIPT)
+    lines, file = export_lines(source), tmp_path / "one.ndjson"
+    file.write_text(source.run("session", "export", "last").out)
+    killed = target.run("session", "import", str(file), BUDDY_FAULT="commit.after:3:kill")
+    assert (killed.code, killed.out) == (-9, "")
+    assert target.run("session", "list", "--all").out == ""
+    assert target.run("session", "show", lines[0]["sessionId"]).code == 64
+    again = target.run("session", "import", str(file))
+    assert (again.code, again.err) == (0, f"{lines[0]['sessionId']}: imported, {len(lines)} events\n")
+    assert target.run("session", "export", lines[0]["sessionId"]).out == file.read_text()
+
+
+def test_the_rest_of_a_killed_import_is_deleted_when_a_daemon_starts(tmp_path: Path) -> None:
+    source, target = Daemon(tmp_path / "source", script=SCRIPT), Daemon(tmp_path / "target", script=SCRIPT)
+    export_lines(source)
+    file = tmp_path / "one.ndjson"
+    file.write_text(source.run("session", "export", "last").out)
+    assert target.run("session", "import", str(file), BUDDY_FAULT="commit.after:3:kill").code == -9
+
+    async def incomplete() -> list[str]:
+        log = SqliteLog.open(target.state_dir, lambda: 1)
+        try:
+            return await log.incomplete()
+        finally:
+            await log.close()
+
+    assert len(asyncio.run(incomplete())) == 1
+    with target:
+        wait_until(lambda: not asyncio.run(incomplete()), "the rest to be deleted")
+
+
+async def test_an_import_leaves_no_hole_in_a_session_that_is_there(tmp_path: Path) -> None:
+    log = SqliteLog.open(tmp_path / "state", lambda: 1)
+    lease = await log.create(record(), "owner")
+    await log.append(batch(lease, 0, 3))
+    await log.release(lease)
+    with pytest.raises(UserError, match="the events between 3 and 8 are missing"):
+        await import_session(log, ImportedSession(batch(lease, 7, 3).events, {}), "me")
+    assert await import_session(log, ImportedSession(batch(lease, 2, 3).events, {}), "me")
+    assert [event.seq for event in await read_all(log, SESSION)] == [1, 2, 3, 4, 5]
+    await log.close()
+
+
+async def test_what_another_session_has_is_not_imported(tmp_path: Path) -> None:
+    asked = ApprovalRequired(
+        approval_id="appr_1", kind="exec", title="t", summary="s", details={}, options=("approve", "deny"), expires_at=9
+    )
+    log = SqliteLog.open(tmp_path / "state", lambda: 1)
+    first, second = (event_of(asked, session_id=name, seq=1, ts=1, run_id="run_1") for name in ("sess_1", "sess_2"))
+    assert await import_session(log, ImportedSession([first], {}), "me")
+    for _ in range(2):
+        with pytest.raises(UserError, match="sess_2 cannot be imported: appr_1 is pending"):
+            await import_session(log, ImportedSession([second], {}), "me")
+    assert [one.session_id for one in await log.newest(5)] == ["sess_1"]
+    await log.close()

@@ -16,7 +16,7 @@ from buddy.protocol.events import (
 from buddy.protocol.message_events import UserMessage
 from buddy.protocol.shapes import Attachment, BootTime
 from tests.harness.logs import read_all
-from tests.log.records import OTHER, SESSION, batch, changed, pending, seqs, started
+from tests.log.records import OTHER, SESSION, batch, changed, pending, record, seqs, started
 
 # --- inbox ---
 
@@ -288,3 +288,14 @@ async def test_a_link_is_used_once(log: Log) -> None:
     assert not await log.use_link("none")
     assert await log.put_token(TokenRecord("login", SESSION, "observer", 5, minted_by="link", kind="login"))
     assert sorted(await log.revoke("link")) == ["link", "login"]
+
+
+async def test_a_session_may_begin_late(log: Log) -> None:
+    lease = await log.create(changed(record(), first_seq=10_000_000), "owner")
+    await log.append(batch(lease, 9_999_999, 3))
+    found = await log.get(SESSION)
+    assert found is not None
+    assert (found.first_seq, found.last_seq) == (10_000_000, 10_000_002)
+    assert seqs(await log.read(SESSION, 0)) == [10_000_000, 10_000_001, 10_000_002]
+    assert await log.prune(lease, 10_000_002) == 10_000_002
+    assert seqs(await log.read(SESSION, 0)) == [10_000_002]

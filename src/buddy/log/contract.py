@@ -2,7 +2,8 @@
 
 Invariants:
 - an append is all or nothing, and names the epoch it was written under: a writer that lost its lease cannot write;
-- `seq` starts at 1 per session and is gapless; what was appended is never changed;
+- `seq` starts at 1 per session, or where the part begins that was imported, and is gapless; what was appended is never
+  changed;
 - a lease gates writes, never reads;
 - no order across sessions is promised.
 """
@@ -228,7 +229,7 @@ class EventLog(Protocol):
 
 class SessionRows(Protocol):
     async def create(self, record: SessionRecord, owner: str, *, is_complete: bool = True) -> Lease:
-        """Create the row and its first lease, epoch 1.
+        """Create the row and its first lease, epoch 1. Its first event will have the seq `record.first_seq`.
 
         Unless it `is_complete`, neither `get` nor a list has it until a batch sets its state.
         """

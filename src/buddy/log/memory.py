@@ -159,7 +159,7 @@ class MemoryLog:
     async def create(self, record: SessionRecord, owner: str, *, is_complete: bool = True) -> Lease:
         if record.session_id in self._sessions:
             raise LogError(f"{record.session_id} exists already")
-        record = msgspec.structs.replace(record, first_seq=1, last_seq=0)
+        record = msgspec.structs.replace(record, last_seq=record.first_seq - 1)
         self._sessions[record.session_id] = session = _Session(record, owner)
         session.is_complete = is_complete
         self._seen[owner] = self._clock()

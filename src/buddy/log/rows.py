@@ -67,12 +67,12 @@ def create(record: SessionRecord, state: str, owner: str, now: int, db: Database
         raise LogError(f"{record.session_id} exists already")
     repo = msgspec.json.encode(record.repo).decode()
     db.execute(
-        "INSERT INTO sessions (id, repo, root_path, mode, state, title, archived, facts, created_at, updated_at, epoch,"
-        " owner, user, used_hour) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)",
+        "INSERT INTO sessions (id, repo, root_path, mode, state, title, archived, facts, created_at, updated_at,"
+        " first_seq, last_seq, epoch, owner, user, used_hour) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)",
         (
             *(record.session_id, repo, record.repo.root_path, record.mode, state, record.title),
-            *(record.facts.archived, _encode(record.facts), record.created_at, record.updated_at, owner, record.user),
-            record.updated_at // HOUR_MS,
+            *(record.facts.archived, _encode(record.facts), record.created_at, record.updated_at),
+            *(record.first_seq, record.first_seq - 1, owner, record.user, record.updated_at // HOUR_MS),
         ),
     )
     renew(owner, now, db)

@@ -1,15 +1,17 @@
 """Sessions as they leave one log and enter another: every event with its seq, and the blobs that they name.
 
-Invariants: a session keeps its id and its seqs; what an import was interrupted at, the next one continues; a session
-that is there already is never changed, unless what is there is the beginning of what comes.
+Invariants: a session keeps its id and its seqs; nobody sees a new one before all of it is there; what an interrupted
+import has left of one, the next import replaces; a session that is there already is never changed, unless what is there
+is the beginning of what comes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Raw, Struct
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from buddy.errors import UserError
+from buddy.errors import NotClaimed, SeqConflict, Undecidable, UserError
 from buddy.log.contract import ApprovalRecord, Batch, Claim, Lease, Log, SessionRecord
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
@@ -25,8 +27,8 @@ from buddy.sessions.spill import restore_spilled
 from buddy.sessions.state import SessionFold
 
 PAGE = 500
+ACTIVE = ("running", "awaiting_approval")
 NAMING = frozenset({"session_renamed", "session_archived"})
-FILLER = Raw(b"{}")
 
 
 class ImportedSession(Struct, frozen=True):
@@ -42,28 +44,41 @@ class ImportedSession(Struct, frozen=True):
 
 
 async def import_session(log: Log, session: ImportedSession, owner: str) -> bool:
-    """Put a session into a log; False if all of it was there. UserError if it cannot be: nothing was changed then."""
+    """Put a session into a log; False if all of it was there. UserError if it cannot be: none has changed then."""
     _check_seqs(session)
     record = await _record_of(session)
     known = await log.get(session.session_id)
-    written = known.last_seq if known else 0
-    if known is not None:
+    if known is None:
+        await _discard_interrupted(log, session.session_id, owner)
+        lease, written = await log.create(record, owner, is_complete=False), record.first_seq - 1
+    else:
         await _check_beginning(log, session, known)
+        written = known.last_seq
         if written >= session.events[-1].seq:
             return False
-    lease = await (_acquire(log, session.session_id, owner) if known else log.create(record, owner))
+        lease = await _acquire(log, session.session_id, owner)
+    try:
+        await _write(log, session, record, lease, written)
+    except (NotClaimed, SeqConflict, Undecidable) as error:
+        hint = "the file has something twice, or something that another session has"
+        raise UserError(f"{session.session_id} cannot be imported: {error}", hint=hint) from error
+    await log.release(lease)
+    return True
+
+
+async def _write(log: Log, session: ImportedSession, record: SessionRecord, lease: Lease, written: int) -> None:
     for content in session.blobs.values():
         await log.put_blob(content)
-    first = session.events[0].seq
-    events = [*_fillers(session.session_id, first), *session.events]
-    for batch in _batches(lease, [event for event in events if event.seq > written]):
+    for batch in _batches(lease, [event for event in session.events if event.seq > written]):
         await log.append(batch)
     final = Batch(lease.session_id, lease.epoch, session.events[-1].seq, [], durable=True, is_use=False)
     await log.append(replace(final, state=record.state, title=record.title, facts=record.facts))
-    if first > 1:
-        await log.prune(lease, first)
-    await log.release(lease)
-    return True
+
+
+async def _discard_interrupted(log: Log, session_id: str, owner: str) -> None:
+    if session_id in await log.incomplete():
+        lease = await _acquire(log, session_id, owner)
+        await log.delete(session_id, lease.epoch)
 
 
 async def _acquire(log: Log, session_id: str, owner: str) -> Lease:
@@ -82,6 +97,9 @@ def _check_seqs(session: ImportedSession) -> None:
 
 async def _check_beginning(log: Log, session: ImportedSession, known: SessionRecord) -> None:
     first, after = session.events[0].seq, max(known.first_seq, session.events[0].seq) - 1
+    if first > known.last_seq + 1:
+        missing = f"the events between {known.last_seq} and {first} are missing"
+        raise UserError(f"{session.session_id} is already there, and {missing}")
     while page := await log.read(session.session_id, after, PAGE):
         for event in page:
             at = event.seq - first
@@ -103,7 +121,11 @@ async def _record_of(session: ImportedSession) -> SessionRecord:
         return session.blobs.get(blob)
 
     for event in session.events:
-        body = await restore_spilled(event, read)
+        try:
+            body = await restore_spilled(event, read)
+        except msgspec.MsgspecError as error:
+            what = f"event {event.seq}, {event.type}, cannot be read: {error}"
+            raise UserError(f"{session.session_id}: {what}") from error
         if body is not None:
             fold.apply(event, body)
             row.apply(body, event.ts)
@@ -121,7 +143,7 @@ async def _record_of(session: ImportedSession) -> SessionRecord:
         fold.state,
         created_at=session.events[0].ts,
         updated_at=max(used, default=session.events[-1].ts),
-        first_seq=1,
+        first_seq=session.events[0].seq,
         last_seq=0,
         title=row.title,
         facts=row.facts,
@@ -133,14 +155,9 @@ def _as_listed(record: SessionRecord, row: SessionSummary) -> SessionRecord:
     """The record with what the list showed: a fork's name, or a path, that its events do not have."""
     facts = replace(record.facts, archived=row.archived, parent=row.parent)
     mode = row.mode or record.mode
-    return replace(
-        record, repo=row.repo, mode=mode, state=row.state, updated_at=row.updated_at, title=row.title, facts=facts
-    )
-
-
-def _fillers(session_id: str, first_seq: int) -> Iterator[Event]:
-    """Stand for events that were pruned before the export, until they are pruned again."""
-    return (Event(session_id, seq, 0, "pruned", FILLER) for seq in range(1, first_seq))
+    listed = replace(record, repo=row.repo, mode=mode, updated_at=row.updated_at, title=row.title, facts=facts)
+    # Its run may have ended after its row was exported, before its events were.
+    return listed if row.state in ACTIVE else replace(listed, state=row.state)
 
 
 def _batches(lease: Lease, events: Sequence[Event]) -> Iterator[Batch]:

@@ -43,8 +43,8 @@ WITH beat AS (
   INSERT INTO owners VALUES ($11, coalesce($13::bigint, {_NOW})) ON CONFLICT (owner) DO UPDATE SET seen = excluded.seen
 ), made AS (
   INSERT INTO sessions (id, repo, root_path, place_folded, mode, state, title, title_folded, archived, facts,
-    created_at, updated_at, epoch, owner, write_id, user_id)
-  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $14, $15, 1, $11, $12, $16)
+    created_at, updated_at, epoch, owner, write_id, user_id, first_seq, last_seq)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $14, $15, 1, $11, $12, $16, $17::bigint, $17 - 1)
   ON CONFLICT (id) DO NOTHING RETURNING id
 )
 SELECT EXISTS (SELECT FROM made) OR EXISTS (SELECT FROM sessions WHERE id = $1 AND write_id = $12)
@@ -213,7 +213,7 @@ def create_values(record: SessionRecord, state: str, owner: str, write_id: int, 
         *(record.session_id, msgspec.json.encode(repo).decode(), text(repo.root_path), text(place), record.mode),
         *(state, text(record.title), folded(record.title), record.facts.archived),
         *(msgspec.json.encode(record.facts).decode(), owner, write_id, beat, record.created_at, record.updated_at),
-        text(record.user),
+        *(text(record.user), record.first_seq),
     )
 
 
