@@ -176,6 +176,35 @@ def import_lines(daemon: Daemon, lines: list[dict[str, Any]]) -> Finished:
     return daemon.run("session", "import", str(file))
 
 
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"sessionId": "sess_a b"}, "invalid sessionId 'sess_a b'"),
+        ({"sessionId": "sess_../../x"}, "invalid sessionId 'sess_../../x'"),
+        ({"sessionId": "foo"}, "invalid sessionId 'foo'"),
+        ({"ts": -1}, "ts -1 is not between 0 and"),
+        ({"ts": 9 * 10**18}, "ts 9000000000000000000 is not between 0 and"),
+        ({"seq": 0}, "seq 0 is not between 1 and"),
+        ({"seq": 2**60}, "is not between 1 and"),
+        ({"runId": 'run_"'}, "invalid runId"),
+        ({"type": 'a","b":"c'}, "invalid type"),
+        ({"payload": []}, "the payload is not an object"),
+        ({"type": "user_message", "payload": {}}, "missing required field"),
+    ],
+)
+def test_a_file_with_a_line_that_no_log_may_have_is_refused_completely(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    source, target = Daemon(tmp_path / "source", script=SCRIPT), Daemon(tmp_path / "target", script=SCRIPT)
+    lines = export_lines(source)
+    good = [{**line, "sessionId": "sess_good"} for line in lines]
+    refused = import_lines(target, [*good, {**lines[0], **changes}, *lines[1:]])
+    assert (refused.code, refused.out) == (64, "")
+    assert f"changed.ndjson:{len(lines) + 1}: " in refused.err
+    assert problem in refused.err
+    assert target.run("session", "list", "--all").out == ""
+
+
 def test_an_import_that_begins_late_writes_only_what_it_has(tmp_path: Path) -> None:
     source, target = Daemon(tmp_path / "source", script=SCRIPT), Daemon(tmp_path / "target", script=SCRIPT)
     lines = [{**line, "seq": line["seq"] + 10**7} for line in export_lines(source)]
@@ -184,6 +213,25 @@ def test_an_import_that_begins_late_writes_only_what_it_has(tmp_path: Path) -> N
     back = [json.loads(line) for line in target.run("session", "export", session_id).out.splitlines()]
     assert back == lines
     assert target.run("exec", "--session", session_id, "count").out == "one two three\n"
+
+
+def test_a_row_that_cannot_be_asked_for_does_not_break_the_list(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    good = export_lines(daemon)[0]["sessionId"]
+
+    async def store() -> None:
+        log = SqliteLog.open(daemon.state_dir, lambda: 1)
+        for session_id in ("sess_a b", "sess_fine"):
+            row = record(session_id, root=str(daemon.workspace), created_at=-5)
+            await log.release(await log.create(row, "owner"))
+        await log.close()
+
+    asyncio.run(store())
+    listed = daemon.run("session", "list", "--json")
+    assert listed.code == 0, listed.err
+    assert [row["sessionId"] for row in json.loads(listed.out)["sessions"]] == [good, "sess_fine"]
+    for command in (("session", "search", "two"), ("session", "export", "--all"), ("resume", "--last")):
+        assert daemon.run(*command).code == 0
 
 
 def test_a_killed_import_is_hidden_and_starts_over(tmp_path: Path) -> None:

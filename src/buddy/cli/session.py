@@ -136,12 +136,13 @@ async def _list(client: Client, options: Options) -> None:
     rows = [
         SessionRow(
             summary,
-            await first_prompt(client, summary.session_id),
+            prompt,
             summary.session_id in interrupted,
             None if options.all or options.archived else number,  # numbers are those of one directory
             deadlines.get(summary.session_id, NO_EXPIRY),
         )
         for number, summary in enumerate(found, 1)
+        if (prompt := await _prompt(client, summary.session_id)) is not None
     ]
     if options.json:
         _print_json({"sessions": [row.to_json() for row in rows]})
@@ -152,6 +153,16 @@ async def _list(client: Client, options: Options) -> None:
         print(f"no {kind}{f' in {escape(root)}' if root else ''}", file=sys.stderr)
         if root:
             print("hint: buddy session list --all shows other directories", file=sys.stderr)
+
+
+async def _prompt(client: Client, session_id: str) -> str | None:
+    """The first message; None if the session was deleted since it was listed."""
+    try:
+        return await first_prompt(client, session_id)
+    except ProtocolError as error:
+        if error.code != "SESSION_NOT_FOUND":
+            raise
+        return None
 
 
 async def _show(client: Client, options: Options) -> None:

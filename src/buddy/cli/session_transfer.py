@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -27,8 +28,10 @@ from buddy.daemon.opening import open_runtime
 from buddy.errors import ProtocolError, UserError
 from buddy.log.batches import blobs_named
 from buddy.log.owners import this_owner
+from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.codes import VERSION
 from buddy.protocol.envelopes import Event, parse_incoming
+from buddy.protocol.ids import is_id
 from buddy.protocol.requests import ListSessions, ListSessionsReply, ReadBlob, ReadBlobReply
 from buddy.protocol.shapes import SessionSummary
 from buddy.sessions.transfer import ImportedSession, import_session
@@ -36,6 +39,9 @@ from buddy.terminal.escape import escape
 
 CHUNK = 256 * 1024
 PAGE = 200
+MAX_SEQ = NO_EXPIRY
+MAX_TIME = 253_402_300_799_999  # the end of the year 9999, the last that a date can show
+_TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class BlobLine(Struct, frozen=True, rename="camel"):
@@ -152,7 +158,8 @@ def parse_export(lines: "IO[bytes]", name: str) -> list[ImportedSession]:
             continue
         try:
             entry = _parse_line(line)
-        except (ProtocolError, msgspec.MsgspecError) as error:
+            _check(entry)
+        except (ProtocolError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             hint = "it must be the output of 'buddy session export'"
             raise UserError(f"{name}:{number}: not an event or a blob: {escape(str(error))}", hint=hint) from error
         match entry:
@@ -170,6 +177,7 @@ def parse_export(lines: "IO[bytes]", name: str) -> list[ImportedSession]:
 
 
 def _parse_line(line: bytes) -> Event | SessionLine | BlobLine:
+    line.decode()  # a payload is passed on as it is
     match msgspec.json.decode(line, type=_Head).kind:
         case "blob":
             return msgspec.json.decode(line, type=BlobLine)
@@ -180,6 +188,29 @@ def _parse_line(line: bytes) -> Event | SessionLine | BlobLine:
             if not isinstance(parsed, Event):
                 raise ProtocolError("INVALID_REQUEST", "neither an event nor a blob")
             return parsed
+
+
+def _check(entry: Event | SessionLine | BlobLine) -> None:
+    """Refuse what no log may have: most of it is put into lines, lists and paths as it is."""
+    _expect(is_id(entry.session_id, "sess"), f"invalid sessionId {entry.session_id!r}")
+    match entry:
+        case Event():
+            _expect(1 <= entry.seq <= MAX_SEQ, f"seq {entry.seq} is not between 1 and {MAX_SEQ}")
+            _expect(0 <= entry.ts <= MAX_TIME, f"ts {entry.ts} is not between 0 and {MAX_TIME}")
+            _expect(entry.run_id is None or is_id(entry.run_id, "run"), f"invalid runId {entry.run_id!r}")
+            _expect(_TYPE.fullmatch(entry.type) is not None, f"invalid type {entry.type!r}")
+            _expect(bytes(entry.payload).startswith(b"{"), "the payload is not an object")
+            entry.body()
+        case SessionLine():
+            used = entry.row.updated_at
+            _expect(used <= MAX_TIME, f"updatedAt {used} is not between 0 and {MAX_TIME}")
+        case BlobLine():
+            pass  # its digest is checked with its content
+
+
+def _expect(is_met: bool, problem: str) -> None:
+    if not is_met:
+        raise ProtocolError("INVALID_REQUEST", problem)
 
 
 def _content_of(line: BlobLine, place: str) -> bytes:

@@ -13,6 +13,7 @@ from msgspec import structs
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log, SessionQuery, SessionRecord
 from buddy.protocol.envelopes import Event, session_row_line
+from buddy.protocol.ids import is_id
 from buddy.protocol.requests import ListSessions, ListSessionsReply, WatchSessions
 from buddy.protocol.shapes import SessionRow, SessionSummary
 
@@ -87,7 +88,7 @@ class SessionList:
         query = query_of(request)
         records = await self._records(query, visible, user)
         cursor = _cursor_of(records[-1]) if len(records) == query.limit else None
-        return ListSessionsReply(tuple(map(summary_of, records)), cursor)
+        return ListSessionsReply(tuple(summary_of(record) for record in records if _can_be_asked_for(record)), cursor)
 
     def watch(self, key: object, watcher: Watcher) -> None:
         """Tell this client of changes from now on; a second call with the same key replaces the first."""
@@ -152,6 +153,8 @@ class SessionList:
                 self.remove(session_id)  # in another process
 
     def _tell(self, record: SessionRecord) -> None:
+        if not _can_be_asked_for(record):
+            return
         for watcher in list(self._watchers.values()):
             watcher.update(record, self._clock())
 
@@ -175,12 +178,17 @@ def query_of(request: WatchSessions) -> SessionQuery:
     return SessionQuery(request.limit, request.root_path, words, request.state, archived, after)
 
 
+def _can_be_asked_for(record: SessionRecord) -> bool:
+    """Whether a request can name the session: whatever else a log holds must not break the list."""
+    return is_id(record.session_id, "sess")
+
+
 def summary_of(record: SessionRecord) -> SessionSummary:
     facts = record.facts
     return SessionSummary(
         record.session_id,
         record.state,
-        record.updated_at,
+        max(0, record.updated_at),
         record.repo,
         record.title,
         record.mode,
