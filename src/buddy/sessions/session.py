@@ -236,7 +236,7 @@ class Session:
     def _apply(self, event: Event, body: EventBody) -> None:
         if not isinstance(body, Informational):
             self.fold.apply(event, body)
-            self._row.apply(body, event.ts)
+        self._row.apply(body, event.ts)  # a name is informational, and in the row
         self.backend.observe(event.seq, body)
 
     def _publish(self, events: Sequence[Event]) -> None:
