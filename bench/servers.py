@@ -201,13 +201,14 @@ async def _resume(setup: Setup, turns: int) -> Sample:
         session_id = await wire.start(setup.new_folder("work"))
         await wire.send(session_id, long.prompt())
         await wire.wait_over(session_id)
+        last_seq: int = (await wire.ask("read_events", {"after": 0, "limit": 1}, session_id))["lastSeq"]
     fresh = setup.script()
 
     async def new(wire: Wire) -> str:
         return await wire.start(setup.new_folder("work"))
 
     async def old(wire: Wire) -> str:
-        await wire.attach(session_id, 1 << 40)
+        await wire.attach(session_id, last_seq)
         return session_id
 
     first = await _first_request(setup, home, new, fresh)

@@ -21,7 +21,9 @@ class Peer:
     """A core, and what a runtime would see of it."""
 
     def __init__(self) -> None:
-        self.core: Core[Fields] = Core("test", "1", lambda reply: reply["protocolVersion"])
+        self.core: Core[Fields] = Core("test", "1", lambda hello: hello["protocolVersion"], lambda reply: reply["gap"])
+        self.last_seq = 1 << 40
+        """Of the runtime's logs."""
         self.answers: list[RequestResult[Fields]] = []
 
     def sent(self) -> list[Fields]:
@@ -36,8 +38,11 @@ class Peer:
         self.core.connect()
         found = self.sent()
         for request in found:
-            if request["type"] in ("hello", "attach_session"):
+            if request["type"] == "hello":
                 self.core.answer(request["requestId"], {"protocolVersion": VERSION}, None)
+            if request["type"] == "attach_session":
+                is_beyond = request["payload"]["lastSeenSeq"] > self.last_seq
+                self.core.answer(request["requestId"], {"gap": self.last_seq + 1 if is_beyond else None}, None)
         return found
 
 
@@ -54,6 +59,17 @@ def test_a_connection_starts_with_hello_and_each_session_at_its_cursor() -> None
     assert isinstance(typed[0], Hello)
     assert typed[1:] == [AttachSession("sess_1", 7, "att_1"), AttachSession("sess_2", 0, None)]
     assert peer.core.is_joined
+
+
+def test_events_of_a_log_that_lost_its_end_are_new() -> None:
+    peer = Peer()
+    peer.core.follow("sess_1", None)
+    assert peer.core.is_new("sess_1", 500)
+    peer.last_seq = 14
+    peer.join()
+    assert peer.core.is_new("sess_1", 15)
+    assert not peer.core.is_new("sess_1", 15)
+    assert peer.join()[1]["payload"]["lastSeenSeq"] == 15
 
 
 @given(st.lists(st.tuples(st.sampled_from(["sess_1", "sess_2"]), st.integers(1, 20))))
@@ -97,7 +113,7 @@ def test_events_of_an_earlier_attachment_are_dropped_until_the_new_one_is_answer
     (request,) = peer.sent()
     assert not peer.core.is_new("sess_1", 8)
     assert peer.core.is_new("sess_2", 8)
-    peer.core.answer(request["requestId"], {}, None)
+    peer.core.answer(request["requestId"], {"gap": None}, None)
     assert [peer.core.is_new("sess_1", seq) for seq in (1, 2, 8)] == [True, True, True]
 
 

@@ -57,18 +57,31 @@ async def test_a_hundred_thousand_events_are_replayed_under_load(tmp_path: Path)
     await replay_under_load(tmp_path, 100_000)
 
 
-async def test_a_cursor_in_the_future_means_from_now_on(shared: Daemon) -> None:
+async def test_a_cursor_beyond_the_end_is_a_gap(shared: Daemon) -> None:
     async with wire_client(shared) as client:
         session_id = await begin(client, shared)
         last = (await read_log(client, session_id))[-1]["seq"]
-        for ahead in (0, 1, 1000, 2**53, 2**62):
+        for ahead in (1, 1000, 2**53, 2**62):
             async with wire_client(shared) as late:
                 reply = await attach(late, session_id, last + ahead)
-                assert reply["replay"] == {"fromSeq": last + 1, "toSeq": last, "completed": True, "gap": False}
+                assert reply["replay"] == {"fromSeq": last + 1, "toSeq": last + 2, "completed": True, "gap": True}
                 await send(late, session_id, "count")
                 await late.wait_for("run_complete")
-                assert late.events[0]["seq"] == last + 1
+                warning, snapshot, message = late.events[:3]
+                assert (warning["seq"], warning["payload"]["code"]) == (last + 1, "EVENT_GAP")
+                assert warning["payload"]["detail"] == f"Requested lastSeenSeq={last + ahead} but last seq is {last}"
+                assert (snapshot["seq"], snapshot["payload"]["state"]) == (last + 2, "idle")
+                assert message["type"] == "user_message"
                 last = late.events[-1]["seq"]
+
+
+async def test_a_cursor_at_the_end_is_none(shared: Daemon) -> None:
+    async with wire_client(shared) as client:
+        session_id = await begin(client, shared)
+        last = (await read_log(client, session_id))[-1]["seq"]
+        async with wire_client(shared) as late:
+            reply = await attach(late, session_id, last)
+            assert reply["replay"] == {"fromSeq": last + 1, "toSeq": last, "completed": True, "gap": False}
 
 
 @pytest.mark.parametrize("cursor", [-1, 2**63, 2**64, 1.5, "1", None, True])

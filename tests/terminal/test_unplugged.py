@@ -93,6 +93,33 @@ def test_the_terminal_reconnects_to_a_restarted_daemon(home: Home) -> None:
 
 
 @pytest.mark.slow
+def test_the_terminal_goes_on_in_a_session_that_lost_its_end(home: Home) -> None:
+    home.script({"text": "one"}, {"text": "two"}, {"text": "three"}, shell("echo ran > ran"), {"text": "over"})
+    assert home.run("exec", "first", "--sandbox", "host").code == 0
+    assert home.run("backup", str(home.directory / "copy")).code == 0
+    with Tmux(home, "resume", "--last", rows=60) as terminal:
+        begun(terminal)
+        for number, text in enumerate(("second", "third"), 2):
+            terminal.enter(text)
+            terminal.wait_until(lambda screen, number=number: screen.count("✓ done") == number)
+        assert home.run("daemon", "stop").code == 0
+        terminal.wait_for("Lost connection to the daemon")
+        assert home.run("restore", str(home.directory / "copy"), "--replace").code == 0
+        home.run("daemon", "start")
+        terminal.wait_for("The log no longer has events that a client has seen")
+        for number, text in enumerate(("second again", "third again"), 4):
+            terminal.enter(text)
+            terminal.wait_until(lambda screen, number=number: screen.count("✓ done") == number)
+        terminal.enter("/approve ask")
+        terminal.wait_for("approvals: ask")
+        terminal.enter("fourth")
+        terminal.wait_for("1 Yes")
+        terminal.keys("1")
+        terminal.wait_for("over")
+    assert (home.work / "ran").read_text() == "ran\n"
+
+
+@pytest.mark.slow
 def test_reconnecting_ignores_a_session_that_was_left_and_deleted(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         begun(terminal)

@@ -82,6 +82,7 @@ class RunFollower:
                 self._show(self._screen)  # what was printed pushed the question up
             self._read_long_text(event)
             self._view.apply(event)
+            self._check_present(event)
             self._note_policy(event)
             self._note_time(event)
             if self._is_over(event, replayed):
@@ -104,6 +105,13 @@ class RunFollower:
             self._ask_next()
             self._questions.ask_next(is_busy=bool(self._question))
 
+    def _check_present(self, event: "JsonEvent") -> None:
+        """A log that was restored from a backup may not have the run."""
+        is_seen = self._run_id in self._view.runs
+        if is_seen and event["type"] == "session_snapshot" and self._view.active != self._run_id:
+            hint = "the log was replaced by an older one, or pruned: see buddy session show"
+            raise UserError(f"{self._session_id} has no run {self._run_id} any more", hint=hint, exit_code=75)
+
     def _is_over(self, event: "JsonEvent", replayed: int) -> bool:
         if self._run_id is None:
             # A recovered run may end before we could ask for it; its events show that.
@@ -122,7 +130,7 @@ class RunFollower:
         match event["type"]:
             case "assistant_message" if "/text" in (event["payload"].get("blobs") or {}):
                 self._client.perform(read_full(event["sessionId"], event["payload"]))
-            case "approval_required" if self._has_person:
+            case "approval_required" | "session_snapshot" if self._has_person:
                 self._client.perform(read_full(event["sessionId"], event["payload"]))
             case _:
                 pass

@@ -54,7 +54,7 @@ class BlockingClient:
         """With `gather`, events that arrive up to that many seconds after the first are read together with it."""
         self.watched: dict[int, Callable[[], None]] = {}
         self.on_idle: Callable[[], None] | None = None  # called again and again while nothing happens
-        self._core: Core[Fields] = Core(name, version, _spoken_version)
+        self._core: Core[Fields] = Core(name, version, _spoken_version, _gap_end)
         self.offer = self._core.offer
         self._connection = connection
         self._reconnect = reconnect
@@ -133,9 +133,9 @@ class BlockingClient:
 
     def attach(self, session_id: str, after: int = 0) -> Fields:
         """Receive the events after `after`, and those to come."""
+        self._core.seek(session_id, after)
         reply = self.ask("attach_session", self._core.attach_payload(session_id, after), session_id)
         self._core.follow(session_id, None)
-        self._core.seek(session_id, after)
         return reply
 
     # --- events -----------------------------------------------------------------------------------------------------
@@ -242,6 +242,10 @@ class BlockingClient:
 
 def _spoken_version(reply: Fields) -> str:
     return reply["protocolVersion"]
+
+
+def _gap_end(attached: Fields) -> int | None:
+    return attached["replay"]["fromSeq"] if attached["replay"]["gap"] else None
 
 
 def _parse(line: bytes) -> Fields:

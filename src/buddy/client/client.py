@@ -55,7 +55,7 @@ class Client:
         self.runtime: ask.HelloReply | None = None
         self.on_file: Callable[[FileEvent], None] | None = None
         """Called with what the runtime wants of the files that this client has offered."""
-        self._core: Core[msgspec.Raw] = Core(name, version, self._read_hello, ids)
+        self._core: Core[msgspec.Raw] = Core(name, version, self._read_hello, _gap_end, ids)
         self.offer = self._core.offer
         self._link = link
         self._reconnect = reconnect
@@ -261,6 +261,11 @@ class Client:
                 pass  # this client does not watch the list
         if self._core.is_joined:
             self._joined.set()
+
+
+def _gap_end(attached: msgspec.Raw) -> int | None:
+    replay = msgspec.json.decode(attached, type=ask.AttachSessionReply).replay
+    return replay.from_seq if replay.gap else None
 
 
 def _error_of(response: Response) -> ProtocolError | None:

@@ -59,9 +59,11 @@ class Core(Generic[Payload]):
         name: str,
         version: str,
         spoken_version: Callable[[Payload], str],
+        gap_end: Callable[[Payload], int | None],
         new_id: Callable[[str], str] | None = None,
     ) -> None:
-        """`spoken_version` reads the runtime's protocol version from its reply to `hello`."""
+        """`spoken_version` reads the runtime's protocol version from its reply to `hello`; `gap_end` reads the seq at
+        which it goes on after a gap from its reply to an attach, None without a gap."""
         self.outgoing: list[bytes] = []
         self.is_joined = False  # whether hello and every attach of this connection were answered
         self.refusal: ProtocolError | None = None  # why this connection could not be joined
@@ -69,9 +71,11 @@ class Core(Generic[Payload]):
         self._endpoint: Fields | None = None
         self._hello = {"clientName": name, "clientVersion": version, "capabilities": CAPABILITIES}
         self._spoken_version = spoken_version
+        self._gap_end = gap_end
         self._new_id = new_id or Ulids()
         self._pending: dict[str, _Pending] = {}
-        self._joining: dict[str, str] = {}
+        self._joining: dict[str, str | None] = {}
+        """What begins this connection: hello, which has no session, and an attach to each that is followed."""
         self._tokens: dict[str, str | None] = {}
         self._cursors: dict[str, int] = {}
         self._attaching: dict[str, str] = {}
@@ -132,12 +136,11 @@ class Core(Generic[Payload]):
 
     def answer(self, request_id: str, payload: Payload | None, error: Exception | None) -> None:
         """Record a response, or that none will come; an unexpected one is ignored."""
-        kind = self._joining.pop(request_id, None)
-        if kind is not None:
-            self._join_answered(kind, payload, error)
+        if request_id in self._joining:
+            self._join_answered(self._joining.pop(request_id), payload, error)
             return
         pending = self._pending.pop(request_id, None)
-        self._attaching.pop(request_id, None)
+        self._note_attached(self._attaching.pop(request_id, None), payload)
         if pending is not None:
             pending.on_answer(RequestResult(payload, error))
 
@@ -166,11 +169,17 @@ class Core(Generic[Payload]):
 
     def _join(self, kind: str, payload: Fields, session_id: str | None = None) -> None:
         request_id, line = self._line(kind, payload, session_id)
-        self._joining[request_id] = kind
+        self._joining[request_id] = session_id
         self.outgoing.append(line)
 
-    def _join_answered(self, kind: str, payload: Payload | None, error: Exception | None) -> None:
-        if kind == "hello" and payload is not None and error is None:
+    def _note_attached(self, session_id: str | None, payload: Payload | None) -> None:
+        """After a gap, seqs may come that were seen before, with events that the log has lost."""
+        if session_id is not None and payload is not None and (seq := self._gap_end(payload)) is not None:
+            self._cursors[session_id] = seq - 1
+
+    def _join_answered(self, session_id: str | None, payload: Payload | None, error: Exception | None) -> None:
+        self._note_attached(session_id, payload)
+        if session_id is None and payload is not None and error is None:
             self.welcome, spoken = payload, self._spoken_version(payload)
             if spoken != VERSION:
                 error = ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"the runtime speaks {spoken}, not {VERSION}")

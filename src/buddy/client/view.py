@@ -1,6 +1,7 @@
 """The pure fold from events, as plain JSON, to what a front end shows.
 
-It imports nothing heavy, because `exec` uses it. Duplicates change nothing; unknown events are ignored.
+It imports nothing heavy, because `exec` uses it. Duplicates change nothing; unknown events are ignored. After a gap,
+what waits is what the snapshot says.
 """
 
 from typing import TYPE_CHECKING, Literal, cast
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         QuestionAsked,
         RunComplete,
         RunEvent,
+        SessionSnapshot,
         Usage,
     )
 
@@ -98,12 +100,18 @@ class View:
         self.children: dict[str, ChildStarted] = {}
         self.questions: dict[str, QuestionAsked] = {}
         self.active: str | None = None
+        self.last_ts = 0
+        self.is_after_gap = False
+        """Whether the next snapshot says what waits: this view missed events, or has seen some that were lost."""
 
     def apply(self, event: "JsonEvent") -> bool:
         """Apply an event; False if it was applied before."""
-        if event["seq"] <= self.last_seq:
+        is_gap = event["type"] == "warning" and event["payload"]["code"] == "EVENT_GAP"
+        if event["seq"] <= self.last_seq and not (is_gap and event["ts"] > self.last_ts):
             return False
-        self.last_seq = event["seq"]
+        if is_gap:
+            self.is_after_gap = event["seq"] != self.last_seq + 1  # otherwise it was announced to another client
+        self.last_seq, self.last_ts = event["seq"], event["ts"]
         self._note_question(event)
         self._apply_to_session(event)
         run_id = event.get("runId")
@@ -118,7 +126,7 @@ class View:
                 self.session_id, self.state = started["sessionId"], started["state"]
                 self.is_headless = started["mode"] == "headless"
             case "session_snapshot":
-                self.state, self.active = event["payload"]["state"], event["payload"].get("activeRunId")
+                self._start_over(event["payload"])
             case "approval_required":
                 self.approvals[event["payload"]["approvalId"]] = event["payload"]
                 self.state = "awaiting_approval"
@@ -168,6 +176,15 @@ class View:
                 | "hook_finished"
             ):
                 pass  # the session's state does not change
+
+    def _start_over(self, snapshot: "SessionSnapshot") -> None:
+        self.state, self.active = snapshot["state"], snapshot.get("activeRunId")
+        pending = snapshot["pendingApproval"]
+        if self.is_after_gap:
+            self.is_after_gap = False
+            self.approvals, self.children, self.questions = {}, {}, {}
+        if pending is not None:
+            self.approvals.setdefault(pending["approvalId"], cast("ApprovalRequired", pending))
 
     def apply_to_child(self, event: "JsonEvent") -> bool:
         """Apply an event of another session; True if it is a question of a sub-agent, or what became of one."""

@@ -25,6 +25,7 @@ export function emptyView() {
     lastSeq: 0,
     firstSeq: 0,
     lastTs: 0,
+    isAfterGap: false,
     state: "idle",
     isHeadless: false,
     /** @type {string | null} */ active: null,
@@ -65,7 +66,10 @@ export function emptyView() {
  * @param {LogEvent} event
  */
 export function apply(view, event) {
-  if (event.seq <= view.lastSeq) return false;
+  const isGap = event.type === "warning" && event.payload.code === "EVENT_GAP";
+  if (event.seq <= view.lastSeq && !(isGap && event.ts > view.lastTs)) return false;
+  // Otherwise it was announced to another client.
+  if (isGap) view.isAfterGap = event.seq !== view.lastSeq + 1;
   view.firstSeq ||= event.seq;
   view.lastSeq = event.seq;
   view.lastTs = event.ts;
@@ -119,6 +123,17 @@ export function fold(events) {
 
 // --- as in the Python client -----------------------------------------------------------------------------------------
 
+/** What waits after a gap is what the snapshot says. @param {View} view @param {any} pending */
+function startOver(view, pending) {
+  if (view.isAfterGap) {
+    view.isAfterGap = false;
+    view.approvals.clear();
+    view.children.clear();
+    view.questions.clear();
+  }
+  if (pending && !view.approvals.has(pending.approvalId)) view.approvals.set(pending.approvalId, pending);
+}
+
 /** @param {View} view @param {LogEvent} event */
 function applyToSession(view, { type, payload }) {
   switch (type) {
@@ -130,6 +145,7 @@ function applyToSession(view, { type, payload }) {
     case "session_snapshot":
       view.state = payload.state;
       view.active = payload.activeRunId ?? null;
+      startOver(view, payload.pendingApproval);
       break;
     case "approval_required":
       view.approvals.set(payload.approvalId, payload);

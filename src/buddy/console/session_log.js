@@ -35,7 +35,7 @@ export class SessionLog {
       cursor: () => this.events.at(-1)?.seq ?? this._start,
       onEvent: (event) => this._receive(event),
       onChildEvent: (event) => this._receiveOfChild(event),
-      onAttached: () => this._loadPast(),
+      onAttached: (reply) => this._attached(reply.replay),
       onLost: (error) => (this.problem.value = error.message),
     });
   }
@@ -70,15 +70,23 @@ export class SessionLog {
     return this._past;
   }
 
+  /** After a gap, what is here may be pruned, or lost; the past is read again. @param {{gap: boolean, fromSeq: number}} replay */
+  _attached({ gap, fromSeq }) {
+    if (gap) {
+      this.events = [];
+      this._live = emptyView();
+      this._past = emptyView();
+      this._start = fromSeq - 1;
+      this.isComplete.value = false;
+      this.at.value = 0;
+    }
+    this._loadPast();
+  }
+
   /** @param {import("./fold.js").LogEvent} event */
   _receive(event) {
     const last = this.events.at(-1)?.seq;
     if (last !== undefined && event.seq <= last) return;
-    // Pruned in between: what is left of the past is not contiguous with what follows.
-    if (last !== undefined && event.seq > last + 1) {
-      this.events = [];
-      this._live = emptyView();
-    }
     this.events.push(event);
     apply(this._live, event);
     this._show();
@@ -114,16 +122,17 @@ export class SessionLog {
     }
     /** @type {import("./fold.js").LogEvent[]} */
     const past = [];
+    const start = this._start;
     let after = 0;
-    while (after < this._start && !this._isClosed) {
-      const limit = Math.min(PAGE, this._start - after);
+    while (after < start && !this._isClosed) {
+      const limit = Math.min(PAGE, start - after);
       const page = await this._connection.request("read_events", { after, limit }, this.sessionId, { repeat: true });
       if (!page.events.length) break;
-      past.push(...page.events.filter((/** @type {any} */ event) => event.seq <= this._start));
+      past.push(...page.events.filter((/** @type {any} */ event) => event.seq <= start));
       after = page.events.at(-1).seq;
     }
-    if (this._isClosed || this.isComplete.value) return;
-    const first = this.events[0]?.seq ?? this._start + 1;
+    if (this._isClosed || this.isComplete.value || start !== this._start) return;
+    const first = this.events[0]?.seq ?? start + 1;
     this.events = [...past.filter((event) => event.seq < first), ...this.events];
     this._live = fold(this.events);
     for (const event of this._asked) applyToChild(this._live, event);

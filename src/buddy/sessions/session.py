@@ -9,7 +9,7 @@ from functools import partial
 
 from buddy.backends.contract import Backend
 from buddy.errors import Fenced, HandedOver, LogError, ProtocolError, SessionElsewhere, StorageFull
-from buddy.log.contract import Lease
+from buddy.log.contract import Lease, SessionRecord
 from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.codes import Policy, SessionState
 from buddy.protocol.envelopes import Event
@@ -145,10 +145,14 @@ class Session:
     def pending_approvals(self) -> list[ApprovalRequest]:
         return pending_of(self.fold, self.session_id)
 
-    async def announce_gap(self, requested: int, first: int) -> None:
-        """Record that replay cannot go back that far, and a snapshot instead."""
-        detail = f"Requested lastSeenSeq={requested} but earliest retained seq is {first}"
-        message = "Replay gap detected; snapshot sent."
+    async def announce_gap(self, requested: int, found: SessionRecord) -> None:
+        """Record that the log, as it was found, cannot be replayed from there, and a snapshot instead."""
+        if requested > found.last_seq:
+            message = "The log no longer has events that a client has seen; snapshot sent."
+            kept = f"last seq is {found.last_seq}"
+        else:
+            message, kept = "Replay gap detected; snapshot sent.", f"earliest retained seq is {found.first_seq}"
+        detail = f"Requested lastSeenSeq={requested} but {kept}"
         self.journal.record(WarningRaised(code="EVENT_GAP", message=message, detail=detail))
         self.journal.record(self.snapshot())
         await self.commit()

@@ -259,14 +259,14 @@ class Sessions:
         opened.hooks.begin("resume")
         return opened
 
-    async def announce_gap(self, session_id: str, requested: int) -> None:
+    async def announce_gap(self, found: SessionRecord, requested: int) -> None:
         """Record a gap in a session that cannot be opened; one that another process drives is left alone."""
-        lease = await self.services.acquire(session_id, self.owner)
+        lease = await self.services.acquire(found.session_id, self.owner)
         if lease is None:
             return
-        record = await self.record(session_id)
-        fold = (await read_past(self.services.log, session_id, record.last_seq)).fold
-        await unavailable_session(self.services, record, lease, fold, "").announce_gap(requested, record.first_seq)
+        record = await self.record(found.session_id)
+        fold = (await read_past(self.services.log, record.session_id, record.last_seq)).fold
+        await unavailable_session(self.services, record, lease, fold, "").announce_gap(requested, found)
         await self.services.release(lease, resume=record.is_active)
 
     def forget_dormant(self) -> None:

@@ -181,6 +181,9 @@ class CurrentSession:
             return bool(self.session_id) and self.view.apply_to_child(event.to_json())
         if not self.view.apply(event.to_json()):
             return False
+        if self.view.is_after_gap:  # what was seen with a later seq may be lost, and what follows is new
+            self.replayed = min(self.replayed, event.seq)
+            self.messages = [message for message in self.messages if message[0] < event.seq]
         body = event.body()
         if body is not None:
             self._fold(event, body)

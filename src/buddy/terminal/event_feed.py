@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from buddy.client.bodies import approval_in
 from buddy.errors import BuddyError
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import ApprovalRequired, EventBody
@@ -23,8 +24,8 @@ class FullEvents:
 
     def note(self, event: Event) -> None:
         """Remember an approval request, in case its text must be read."""
-        if event.type == "approval_required" and isinstance(body := event.body(), ApprovalRequired):
-            self._approvals[body.approval_id] = event
+        if event.type in ("approval_required", "session_snapshot") and (asked := approval_in(event.body())) is not None:
+            self._approvals[asked.approval_id] = event
 
     async def read(self, event: Event) -> EventBody | None:
         for _ in range(TRIES):
@@ -38,8 +39,7 @@ class FullEvents:
 
     async def read_approval(self, approval_id: str) -> ApprovalRequired | None:
         event = self._approvals.pop(approval_id, None)
-        full = await self.read(event) if event is not None else None
-        return full if isinstance(full, ApprovalRequired) else None
+        return approval_in(await self.read(event)) if event is not None else None
 
 
 class EventFeed:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TextIO
 
+from buddy.client.bodies import approval_in
 from buddy.errors import BuddyError, UserError
 from buddy.protocol.codes import EXIT_CODES
 from buddy.protocol.envelopes import Event
@@ -129,13 +130,16 @@ class PlainRepl:
         raise ConnectionResetError("the daemon closed the connection")
 
     async def _handle(self, event: Event) -> EventBody | None:
+        known = set(self.session.view.approvals)
         if not self.session.apply(event):
             return None
         body = event.body()
         is_live = self._has_person and not self.session.is_replaying
         if not (is_live and isinstance(body, UserMessage) and body.by == ME and not body.redacted):  # shown as typed
             await self._renderer.render(event, self.session.access.read_full)
-        if isinstance(body, ApprovalRequired):
+        asked = approval_in(body)
+        asked = asked if asked is not None and asked.approval_id not in known else None
+        if asked is not None:
             self._approvals.append(event)
         if isinstance(body, QuestionAsked) and not self.session.is_replaying:
             next_line = self._next_answer if self._has_person else None
@@ -144,15 +148,15 @@ class PlainRepl:
             )
         if is_live:
             await self._ask()
-        elif not self._has_person and isinstance(body, ApprovalRequired) and not self.session.is_replaying:
-            await _deny(self.session, body)
+        elif not self._has_person and asked is not None and not self.session.is_replaying:
+            await _deny(self.session, asked)
         return body
 
     async def _ask(self) -> None:
         """Ask the person for each pending approval."""
         while self._approvals:
-            request = await self.session.access.read_full(self._approvals.pop(0))
-            if not isinstance(request, ApprovalRequired) or request.approval_id not in self.session.view.approvals:
+            request = approval_in(await self.session.access.read_full(self._approvals.pop(0)))
+            if request is None or request.approval_id not in self.session.view.approvals:
                 continue
             question, decision = LineQuestion(request, lambda: terminal_size(self._err)), None
             self._is_interrupted = False

@@ -75,7 +75,7 @@ const KINDS = {
   asked: ({ item, log, isPast }) => html`<${Decision} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
   note: ({ item }) => html`<div class="note-body"><p>${SIGNS[item.level] ?? ""} ${visible(item.text)}</p>${item.detail ? html`<details><summary>More</summary><p class="said">${visible(item.detail)}</p></details>` : null}</div>`,
   child: ({ item }) => html`<div class="note-body"><p>${item.outcome && item.outcome !== "success" ? "✗" : item.outcome ? "✓" : "▸"} Sub-agent <a href=${`/session/${item.child}`} onClick=${follow(`/session/${item.child}`)}>${visible(item.agent)}</a> ${CHILD_WORDS[item.outcome] ?? item.outcome}</p></div>`,
-  gap: ({ item }) => html`<div class="note-body"><p>⋯ Earlier events were pruned. ${visible(item.text)}</p></div>`,
+  gap: ({ item }) => html`<div class="note-body"><p>⋯ Events were pruned or lost here. ${visible(item.text)}</p></div>`,
   check: ({ item }) => html`<div class="note-body"><p class=${item.passed ? "ok" : "bad"}>${item.passed ? "✓" : "✗"} Check ${visible(item.name)} ${item.passed ? "passed" : `failed (exit code ${item.exitCode})`}</p>
     ${item.output ? html`<details><summary>Output</summary><pre class="output" tabindex="0">${output(item.output)}</pre></details>` : null}</div>`,
   end: ({ item }) => html`<${End} item=${item} version=${item.version} />`,

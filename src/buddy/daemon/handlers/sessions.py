@@ -79,8 +79,9 @@ class SessionRequests:
         offered = request.options.endpoint if request.options else None
         _check_local(peer, offered)
         session = await self._open(session_id, offered, peer)
-        gap = request.last_seen_seq + 1 < record.first_seq
-        cursor = min(request.last_seen_seq, await self._last_seq(session_id))
+        # The log may end before the cursor: it was restored from a backup, or lost its end with the power.
+        gap = not record.first_seq - 1 <= request.last_seen_seq <= record.last_seq
+        cursor = request.last_seen_seq
         if gap:
             cursor = await self._announce_gap(record, session, request.last_seen_seq)
         last = await self._last_seq(session_id)
@@ -161,9 +162,9 @@ class SessionRequests:
         """Record the gap and a snapshot; returns the cursor from which the client receives them."""
         cursor = await self._last_seq(record.session_id)
         if session is not None:
-            await session.announce_gap(requested, record.first_seq)
+            await session.announce_gap(requested, record)
         else:
-            await self._sessions.announce_gap(record.session_id, requested)
+            await self._sessions.announce_gap(record, requested)
         return cursor
 
     async def _last_seq(self, session_id: str) -> int:
