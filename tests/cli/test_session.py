@@ -218,3 +218,17 @@ def test_a_session_is_named_archived_and_found(home: Home) -> None:
     assert home.run("session", "show", row["sessionId"][-8:]).code == 0
     assert home.run("session", "archive", row["sessionId"], "--undo").code == 0
     assert "All my sheep" in home.run("session", "list").out
+
+
+def test_what_was_archived_last_is_brought_back(home: Home) -> None:
+    home.script({"text": "baa"})
+    ids = [json.loads(home.run("exec", "go", "--json").out)["sessionId"] for _ in range(2)]
+    missing = home.run("session", "archive", "last", "--undo")
+    assert (missing.code, f"no archived session in {home.work}" in missing.err) == (64, True)
+    archived = home.run("session", "archive", "last")
+    assert archived.err == f"archived {ids[1]}; 'buddy session archive {ids[1]} --undo' brings it back\n"
+    never = home.run("session", "archive", ids[0], "--undo")
+    assert (never.code, f"{ids[0]} is not archived" in never.err) == (64, True)
+    undone = home.run("session", "archive", "last", "--undo")
+    assert (undone.code, undone.err) == (0, f"{ids[1]} is in the list again\n")
+    assert ids[1] in home.run("session", "list").out

@@ -271,12 +271,30 @@ async def _rename(client: Client, options: Options) -> None:
 
 
 async def _archive(client: Client, options: Options) -> None:
-    session_id = await client.perform(find_session(options.session_id, options.directory))
-    await client.request(ArchiveSession(not options.undo), ArchiveSession, session_id)
     if options.undo:
-        print(f"{escape(session_id)} is in the list again", file=sys.stderr)
+        await _unarchive(client, options)
+        return
+    session_id = await client.perform(find_session(options.session_id, options.directory))
+    await client.request(ArchiveSession(archived=True), ArchiveSession, session_id)
+    undo = f"buddy session archive {session_id} --undo"
+    print(f"archived {escape(session_id)}; '{escape(undo)}' brings it back", file=sys.stderr)
+
+
+async def _unarchive(client: Client, options: Options) -> None:
+    """`last` is the archived session that was used last."""
+    if options.session_id == "last":
+        root = os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
+        found = (await client.request(ListSessions(1, root, archived=True), ListSessionsReply)).sessions
+        if not found:
+            raise UserError(f"no archived session in {root}", hint="see 'buddy session list --archived --all'")
+        session_id = found[0].session_id
     else:
-        print(f"archived {escape(session_id)}; 'buddy session archive --undo' brings it back", file=sys.stderr)
+        session_id = await client.perform(find_session(options.session_id, options.directory))
+        archived = ListSessions(1, query=session_id, archived=True)
+        if not (await client.request(archived, ListSessionsReply)).sessions:
+            raise UserError(f"{session_id} is not archived", hint="see 'buddy session list --archived'")
+    await client.request(ArchiveSession(archived=False), ArchiveSession, session_id)
+    print(f"{escape(session_id)} is in the list again", file=sys.stderr)
 
 
 async def _delete(client: Client, options: Options) -> None:
