@@ -251,3 +251,13 @@ def test_undos_are_taken_back_one_after_another(home: Home) -> None:
     assert home.run("undo", "--redo", "--yes").code == 0
     assert picture(home.work) == after
     assert "nothing to redo" in home.run("undo", "--redo", "--yes").err
+
+
+def test_a_dry_run_shows_what_would_be_restored_also_with_yes(home: Home) -> None:
+    run(home)
+    shown = home.run("undo", "--dry-run")
+    both = home.run("undo", "--dry-run", "--yes", "--force", "mispelt.txt")
+    assert (both.code, both.out) == (shown.code, shown.out)
+    assert "kept.txt" in both.out
+    assert "warning: --force names what would not be restored: mispelt.txt" in both.err
+    assert (home.work / "kept.txt").read_text() == "changed\n"

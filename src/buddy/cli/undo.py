@@ -23,7 +23,8 @@ def undo(options: Options) -> int:
     with blocking_client(options, "cli") as client:
         session_id = client.perform(find_session(options.session_id or "last", options.directory))
         reply = client.ask("restore_files", _wanted(options, dry_run=True), session_id)
-        is_previewed = not options.yes and not options.json
+        _warn_of_forced(options, reply)
+        is_previewed = (options.dry_run or not options.yes) and not options.json
         if is_previewed:
             _show(reply, "would be restored" if options.dry_run else "", is_redo=options.redo)
         if not options.dry_run and reply["restored"] and (options.yes or _confirm(reply["restored"])):
@@ -33,6 +34,15 @@ def undo(options: Options) -> int:
     elif options.yes and not options.dry_run:
         _show(reply, "restored", is_redo=options.redo)
     return 1 if reply["conflicts"] else 0
+
+
+def _warn_of_forced(options: Options, reply: Fields) -> None:
+    """A forced path that is not among the changes may be misspelt."""
+    changed = {file["path"].rstrip("/") for file in (*reply["restored"], *reply["conflicts"])}
+    forced = [_relative(path, options.directory) for path in options.force]
+    unknown = [path for path in forced if path.rstrip("/").removeprefix("./") not in changed]
+    if unknown:
+        print(f"warning: --force names what would not be restored: {escape(', '.join(unknown))}", file=sys.stderr)
 
 
 def _restore(client: "BlockingClient", options: Options, session_id: str) -> Fields:
