@@ -1,5 +1,7 @@
 """`buddy replay`: a session as it went, and the proof that it goes so again."""
 
+import json
+
 import pytest
 
 from buddy.log.database import connect
@@ -55,3 +57,13 @@ def test_a_session_that_is_not_there_is_a_usage_error(home: Home) -> None:
     home.script({"text": "hi"})
     assert home.run("replay", "sess_00000000000000000000000000", "--fast").code == 64
     assert home.run("replay", "x", "--speed", "0").code == 64
+
+
+def test_a_fresh_fork_has_nothing_of_its_own_to_verify(home: Home) -> None:
+    home.script({"text": "hi"}).run("exec", "go")
+    fork = home.run("session", "fork", "last").out.strip()
+    verified = home.run("replay", fork, "--verify")
+    assert (verified.code, "nothing to verify" in verified.err) == (0, True)
+    again = home.run("session", "fork", fork).out.strip()
+    listed = json.loads(home.run("session", "list", "--json").out)["sessions"]
+    assert {row["sessionId"]: row["title"] for row in listed}[again] == "go (fork)"

@@ -50,6 +50,9 @@ async def _play(options: Options) -> int:
 def _verify(options: Options) -> int:
     recording = asyncio.run(_record(options))
     verdict = verify(recording, *_prompt_parts(options, recording))
+    if verdict.difference is None and not verdict.compared:
+        print("nothing to verify: no run of its own was recorded, as in a fork that was not used yet", file=sys.stderr)
+        return 0
     if verdict.difference is None:
         print(f"{verdict.compared} events, all identical", file=sys.stderr)
         return 0

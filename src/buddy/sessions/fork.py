@@ -119,7 +119,7 @@ class Boundary:
 
 def fork_title(title: str | None, first: str) -> str:
     """The name of a copy: the original's, or else its first message, and that it is a copy."""
-    name = cut_at_word(title or title_of(first), MAX_TITLE - len(FORK))
+    name = cut_at_word((title or title_of(first)).removesuffix(FORK), MAX_TITLE - len(FORK))
     return f"{name}{FORK}".strip()
 
 
