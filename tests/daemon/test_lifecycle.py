@@ -111,6 +111,9 @@ def test_start_status_logs_and_stop(idle: Daemon) -> None:
     status = idle.run("daemon", "status")
     assert (status.code, status.out.strip()) == (1, "not running")
     assert idle.run("daemon", "logs").code == 1
+    for lines in ("-1", "9" * 20):
+        refused = idle.run("daemon", "logs", "-n", lines)
+        assert (refused.code, "--lines must be between 0 and" in refused.err) == (64, True)
     started = idle.run("daemon", "start")
     assert (started.code, started.out) == (0, "")
     assert "started" in started.err

@@ -22,6 +22,7 @@ from buddy.terminal.escape import escape
 from buddy.terminal.phrases import plural
 
 START_SECONDS = 15.0
+MAX_LOG_LINES = 1_000_000_000
 NOT_RUNNING = 1
 USAGE = 64
 TAKEN = 75
@@ -164,6 +165,8 @@ def _silence(output: Path) -> str:
 
 def logs(options: Options) -> int:
     """The daemon's log; with --follow, as it grows."""
+    if not 0 <= options.lines <= MAX_LOG_LINES:
+        raise UserError(f"--lines must be between 0 and {MAX_LOG_LINES}")
     path = places_of(options).state_dir / "logs" / "daemon.log"
     if not path.exists():
         raise UserError(f"no daemon log at {path}", hint="buddy daemon start", exit_code=NOT_RUNNING)
