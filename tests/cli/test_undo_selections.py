@@ -130,3 +130,20 @@ def test_calls_that_only_read_do_not_even_open_the_store(tmp_path: Path) -> None
     assert home.run("exec", "go").code == 0
     assert not (home.state / "checkpoints").exists()
     assert os.path.lexists(home.work / "kept")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("undo", "--dry-run", "--to", "99999"), "no event 99999 in this session"),
+        (("changes", "--to", "99999"), "no event 99999 in this session"),
+        (("changes", "--turn", "99"), "no turn 99 in this session"),
+        (("changes", "--turn", "0"), "0 must be 1 or more"),
+        (("undo", "--dry-run", "--to=-1"), "-1 must be 0 or more"),
+        (("attach", "last", "--after=-1"), "-1 must be 0 or more"),
+    ],
+)
+def test_what_a_session_does_not_have_is_refused(home: Home, arguments: tuple[str, ...], problem: str) -> None:
+    home.script({"text": "hi"}).run("exec", "go")
+    refused = home.run(*arguments)
+    assert (refused.code, problem in refused.err) == (64, True), refused.err

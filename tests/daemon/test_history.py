@@ -8,7 +8,7 @@ import pytest
 from tests.harness.clients import decide, read_log, send, start, wire_client
 from tests.harness.daemon import Daemon
 from tests.harness.scripts import Reply, section, shell
-from tests.harness.wire_client import WireClient
+from tests.harness.wire_client import ErrorResponse, WireClient
 
 LONG = "".join(f"line {number}\n" for number in range(9000))
 
@@ -145,3 +145,16 @@ async def test_profiles_name_models_and_no_secrets(client: WireClient) -> None:
     assert [profile["name"] for profile in profiles if profile.get("default")] == ["script"]
     assert {"name", "model", "api"} <= profiles[0].keys()
     assert "canary" not in str(profiles).lower()
+
+
+async def test_what_a_log_does_not_have_is_refused(shared: Daemon) -> None:
+    async with wire_client(shared) as client:
+        session_id = await start(client, shared)
+        await send(client, session_id, "count")
+        last = (await client.wait_for("run_complete"))["seq"]
+        for kind, payload in (("prune_session", {"beforeSeq": last + 99}), ("get_snapshot", {"atSeq": last + 99})):
+            with pytest.raises(ErrorResponse, match="INVALID_REQUEST"):
+                await client.ask(kind, payload, session_id)
+        with pytest.raises(ErrorResponse, match="SESSION_NOT_FOUND"):
+            await client.ask("list_decisions", {"sessionId": "sess_missing"})
+        assert (await read_log(client, session_id))[0]["seq"] == 1

@@ -10,7 +10,7 @@ from buddy.errors import ProtocolError
 from buddy.log.contract import Log
 from buddy.protocol.events import RunComplete
 from buddy.protocol.queue_requests import QueueMessage, QueueMessageReply
-from buddy.protocol.requests import PruneSession, PruneSessionReply
+from buddy.protocol.requests import PruneSession, PruneSessionReply, ReadEvents, ReadEventsReply
 from tests.harness.logs import read_all, refold
 from tests.harness.models import StepModel, answer
 from tests.harness.runtime import checked_host, crash, recorded_types, scripted_host
@@ -80,7 +80,8 @@ async def test_a_message_whose_run_was_pruned_is_refused_and_not_run_again(
         session_id = await client.start()
         await client.send("go", message_id="msg_1")
         await client.wait_for(RunComplete)
-        await client.api.request(PruneSession(1000), PruneSessionReply, session_id)
+        last = (await client.api.request(ReadEvents(0, 1), ReadEventsReply, session_id)).last_seq
+        await client.api.request(PruneSession(last), PruneSessionReply, session_id)
         await crash(host, session_id)
         async with (
             checked_host(tmp_path, StepModel(answer("new")), log=logs(), pruned=True) as after,

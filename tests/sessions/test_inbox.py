@@ -207,7 +207,8 @@ async def test_a_pruned_session_still_knows_what_it_is(tmp_path: Path, logs: Cal
         await client.api.request(SwitchModel("other"), SwitchModelReply, session_id)
         await client.send("first")
         await client.wait_for(RunComplete)
-        await client.api.request(PruneSession(1000), PruneSessionReply, session_id)
+        last = (await client.api.request(ReadEvents(0, 1), ReadEventsReply, session_id)).last_seq
+        await client.api.request(PruneSession(last), PruneSessionReply, session_id)
         session = host.runtime.sessions.live(session_id)
         assert session is not None
         known = session.fold
@@ -233,7 +234,8 @@ async def test_a_call_id_from_before_a_prune_can_be_used_again(tmp_path: Path, l
         session_id = await client.start(approval_policy="all")
         await client.send("first")
         await client.wait_for(RunComplete)
-        await client.api.request(PruneSession(1000), PruneSessionReply, session_id)
+        last = (await client.api.request(ReadEvents(0, 1), ReadEventsReply, session_id)).last_seq
+        await client.api.request(PruneSession(last), PruneSessionReply, session_id)
         await crash(host, session_id)
         second = StepModel(asks_for(same), answer("two"))
         async with checked_host(tmp_path, second, log=logs(), pruned=True) as after, after.client() as again:

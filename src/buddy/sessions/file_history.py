@@ -60,7 +60,11 @@ class Combined(Struct, frozen=True):
 
 
 async def read_steps(log: Log, session_id: str, wanted: Selection) -> list[Step]:
-    """Everything that changed files in a session; refused if it has no such run or call as `wanted` names."""
+    """Everything that changed files in a session; refused if it lacks a run, turn, call or event named."""
+    record = await log.get(session_id)
+    last_seq = record.last_seq if record else 0
+    if wanted.to_seq is not None and wanted.to_seq > last_seq:
+        raise ProtocolError("INVALID_REQUEST", f"no event {wanted.to_seq} in this session; the last one is {last_seq}")
     found = _StepFinder()
     async for page in read_pages(log, session_id, types=TYPES):
         for event, body in page:
@@ -76,6 +80,7 @@ class _StepFinder:
         self._turn = 0
         self._runs: set[str] = set()
         self._turns: dict[str, int] = {}
+        self._turn_numbers: set[int] = set()
         self._results: dict[str, int] = {}
         self._steps: list[Step] = []
 
@@ -85,6 +90,7 @@ class _StepFinder:
                 self._runs.add(body.run_id)
             case ModelRequest():
                 self._turn = body.turn
+                self._turn_numbers.add(body.turn)
             case ToolCall(call_id=str(call_id)):
                 self._turns[call_id] = self._turn
             case ToolResult(call_id=str(call_id)):
@@ -101,6 +107,8 @@ class _StepFinder:
 
     def check(self, wanted: Selection) -> None:
         named = (("run", wanted.run_id, self._runs), ("call", wanted.call_id, self._turns))
+        if wanted.turn is not None and wanted.turn not in self._turn_numbers:
+            raise ProtocolError("INVALID_REQUEST", f"no turn {wanted.turn} in this session")
         for kind, name, known in named:
             if name is not None and name not in known:
                 raise ProtocolError("INVALID_REQUEST", f"no {kind} {name[:80]!r} in this session")

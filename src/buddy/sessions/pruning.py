@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from buddy.errors import ProtocolError
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import ApprovalPolicyChanged, ModelSwitched
 from buddy.sessions.session import Session
@@ -11,6 +12,8 @@ async def prune(session: Session, before_seq: int) -> int:
     """Remove the events before a seq; returns the first remaining seq."""
     session.runs.check_idle("prune")
     last_seq = session.journal.last_seq
+    if before_seq > last_seq + 1:
+        raise ProtocolError("INVALID_REQUEST", f"beforeSeq must not be above {last_seq + 1}, the end of the log")
     if session.fold.started_seq < min(before_seq, last_seq):
         _restate(session)
     await session.commit(durable=True)

@@ -4,7 +4,18 @@ import argparse
 from typing import TYPE_CHECKING
 
 from buddy.cli.options import Options
-from buddy.cli.parsing.parser import add, add_actions, add_common, add_json, add_session, finish, number, whole_number
+from buddy.cli.parsing.parser import (
+    add,
+    add_actions,
+    add_common,
+    add_json,
+    add_session,
+    finish,
+    natural_number,
+    number,
+    positive_number,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from buddy.cli.parsing.parser import Subparsers
@@ -54,9 +65,9 @@ def add_changes(commands: "Subparsers") -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--run", metavar="ID", help="only this run")
     which.add_argument("--call", metavar="ID", help="only this tool call")
-    which.add_argument("--to", dest="seq", type=whole_number, metavar="SEQ", help="everything after this event")
+    which.add_argument("--to", dest="seq", type=natural_number, metavar="SEQ", help="everything after this event")
     which.add_argument("--all", action="store_true", help="everything")
-    parser.add_argument("--turn", type=whole_number, metavar="N", help="only this turn of the run")
+    parser.add_argument("--turn", type=positive_number, metavar="N", help="only this turn of the run")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--stat", action="store_true", help="one line per file (default)")
     form.add_argument("--diff", action="store_true", help="print the diffs")
@@ -72,7 +83,7 @@ def add_undo(commands: "Subparsers") -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--run", metavar="ID", help="undo this run")
     which.add_argument("--call", metavar="ID", help="undo this tool call")
-    which.add_argument("--to", dest="seq", type=whole_number, metavar="SEQ", help="undo everything after this event")
+    which.add_argument("--to", dest="seq", type=natural_number, metavar="SEQ", help="undo everything after this event")
     which.add_argument("--all", action="store_true", help="undo everything")
     which.add_argument("--redo", action="store_true", help="take the last undo back")
     parser.add_argument("--dry-run", action="store_true", help="show what would be restored, and change nothing")
@@ -105,7 +116,7 @@ def add_attach(commands: "Subparsers") -> None:
     parser = add(commands, "attach", "watch a session, line by line")
     add_session(parser)
     parser.add_argument("--read-only", action="store_true", help="attach as a read-only observer")
-    parser.add_argument("--after", type=whole_number, default=0, metavar="SEQ", help="start after this event")
+    parser.add_argument("--after", type=natural_number, default=0, metavar="SEQ", help="start after this event")
     parser.add_argument("--stream-json", action="store_true", help=_EVENTS)
     add_common(parser)
     parser.set_defaults(command=_attach)

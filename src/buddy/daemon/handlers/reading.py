@@ -45,6 +45,10 @@ class ReadRequests:
 
     async def get_snapshot(self, _peer: PeerConnection, request: ask.GetSnapshot, session: Session) -> Shape:
         if request.at_seq is not None:
+            last_seq = session.journal.last_seq
+            if request.at_seq > last_seq:
+                message = f"no event {request.at_seq} in this session; the last one is {last_seq}"
+                raise ProtocolError("INVALID_REQUEST", message)
             return await snapshot_at(self._log, session.session_id, request.at_seq)
         snapshot = session.snapshot()
         return ask.GetSnapshotReply(
@@ -109,6 +113,8 @@ class ReadRequests:
         from buddy.approvals.audit import decisions_made
 
         user = peer.roles.user
+        if request.session_id is not None:
+            await self._sessions.record(request.session_id)  # refused if there is none
         made = await decisions_made(self._log, request.limit, request.session_id, request.since, user)
         return ask.ListDecisionsReply(tuple(made))
 
