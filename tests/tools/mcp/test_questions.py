@@ -13,7 +13,9 @@ from tests.harness.models import StepModel, answer, asks_for, call
 from tests.harness.processes import PATIENCE
 from tests.harness.runtime import RuntimeClient, checked_host
 from tests.replay.recordings import assert_same, recorded
-from tests.tools.mcp.servers import lines, plain_server, settings
+from tests.tools.mcp.servers import lines, plain_server, python_server, settings
+
+WAITING = "tests.harness.waiting_mcp_server"
 
 
 async def reply(
@@ -84,6 +86,41 @@ async def test_a_cancelled_run_closes_its_question(tmp_path: Path) -> None:
         assert [(one.by, one.action) for one in client.bodies(QuestionAnswered)] == [("daemon", "cancel")]
         with pytest.raises(ProtocolError, match="is not open"):
             await reply(client, asked, "decline")
+
+
+async def test_a_server_hears_that_its_question_was_cancelled_and_serves_the_next_session(tmp_path: Path) -> None:
+    model = StepModel(asks_for(call("mcp__one__ask", {})), asks_for(call("mcp__one__ask", {})), answer())
+    async with (
+        checked_host(tmp_path, model, mcp=settings(one=python_server(WAITING))) as host,
+        host.client() as client,
+        host.client() as second,
+        asyncio.timeout(PATIENCE),
+    ):
+        await client.start(approval_policy="all")
+        run_id = await client.send("go")
+        await client.wait_for(QuestionAsked)
+        await client.api.request(CancelRun(client.session_id, run_id), CancelRunReply, client.session_id)
+        await client.wait_for(RunComplete)
+        await second.start(approval_policy="all")
+        await second.send("go")
+        await reply(second, await second.wait_for(QuestionAsked), "accept", {"name": "Bob"})
+        await second.wait_for(RunComplete)
+        (result,) = second.bodies(ToolResult)
+        assert result.text == '{"action": "accept", "content": {"name": "Bob"}}'
+
+
+async def test_a_question_that_is_open_when_its_call_ends_is_cancelled_for_the_server(tmp_path: Path) -> None:
+    calls = [asks_for(call(f"mcp__one__{name}", {})) for name in ("ask_late", "ask")]
+    async with (
+        checked_host(tmp_path, StepModel(*calls, answer()), mcp=settings(one=python_server(WAITING))) as host,
+        host.client() as client,
+        asyncio.timeout(PATIENCE),
+    ):
+        await client.start(approval_policy="all")
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        assert [result.text for result in client.bodies(ToolResult)] == ["asked", '{"action": "cancel"}']
+        assert {(one.by, one.action) for one in client.bodies(QuestionAnswered)} <= {("daemon", "cancel")}
 
 
 @pytest.mark.slow
