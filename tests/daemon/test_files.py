@@ -33,6 +33,8 @@ SCRIPT: list[Reply] = [
     section("^slow", shell("echo begun > slow.txt; exec sleep 600"), {"text": "never"}),
     section("^long", shell("seq 20000 > long.txt"), {"text": "done"}),
     section("^wait", shell("echo w > waited; until [ -e go ]; do sleep 0.05; done"), {"text": "done"}),
+    section("^one", shell("echo ONE > first.txt"), {"text": "done"}),
+    section("^two", shell("echo TWO >> first.txt; echo TWO > second.txt"), {"text": "done"}),
     section("^key", shell("printenv CANARY_API_KEY > key.txt"), {"text": "done"}),
 ]
 
@@ -180,6 +182,42 @@ async def test_a_file_that_was_changed_since_is_listed_as_a_conflict(client: Wir
     (daemon.workspace / "part.txt").write_text("mine")
     [listed] = (await client.ask("list_changes", {"all": True}, session_id))["files"]
     assert listed["conflict"] == "it was changed since"
+
+
+async def test_what_an_undo_with_conflicts_restored_is_no_conflict_of_the_next(
+    client: WireClient, daemon: Daemon
+) -> None:
+    first, second = (daemon.workspace / f"{name}.txt" for name in ("first", "second"))
+    first.write_text("mine\n")
+    session_id = await start(client, daemon, approvalPolicy="all")
+    await run(client, session_id, "one")
+    await run(client, session_id, "two")
+    second.write_text("edited\n")
+    partial = await client.ask("restore_files", {"dryRun": False}, session_id)
+    assert (names(partial["restored"]), first.read_text()) == ([("first.txt", "modified")], "ONE\n")
+    listed = (await client.ask("list_changes", {"all": True}, session_id))["files"]
+    assert [(file["path"], "conflict" in file) for file in listed] == [("first.txt", False), ("second.txt", True)]
+    rest = await client.ask("restore_files", {"all": True, "dryRun": False}, session_id)
+    assert [one["path"] for one in rest["conflicts"]] == ["second.txt"]
+    assert (first.read_text(), second.read_text()) == ("mine\n", "edited\n")
+    for content in ("ONE\n", "ONE\nTWO\n"):
+        await client.ask("restore_files", {"redo": True, "dryRun": False}, session_id)
+        assert first.read_text() == content
+    first.write_text("edited\n")
+    await client.ask("restore_files", {"all": True, "dryRun": False}, session_id)
+    assert first.read_text() == "edited\n"
+
+
+async def test_a_run_of_which_a_call_was_undone_can_be_undone(client: WireClient, daemon: Daemon) -> None:
+    session_id = await start(client, daemon, approvalPolicy="all")
+    run_id = await run(client, session_id, "both")
+    _, second = await changed(client, session_id)
+    call = second["payload"]["callId"]
+    await client.ask("restore_files", {"callId": call, "dryRun": False}, session_id)
+    done = await client.ask("restore_files", {"runId": run_id, "dryRun": False}, session_id)
+    assert (done["conflicts"], (daemon.workspace / "in").exists()) == ([], False)
+    listed = await client.ask("list_changes", {"runId": run_id}, session_id)
+    assert sorted(names(listed["files"])) == [("a.txt", "deleted"), ("in/here/b.txt", "added")]
 
 
 async def test_a_long_diff_is_available_in_full(client: WireClient, daemon: Daemon) -> None:

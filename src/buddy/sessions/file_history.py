@@ -159,6 +159,15 @@ def select(steps: Sequence[Step], wanted: Selection) -> list[Step]:
     ]
 
 
+def with_undos(steps: Sequence[Step], chosen: Sequence[Step]) -> list[Step]:
+    """The chosen steps, and what undid them alone: an undo that left conflicts restored the other paths."""
+    found = {step.checkpoint_id for step in chosen}
+    for step in steps:
+        if step.undid and found.issuperset(step.undid):
+            found.add(step.checkpoint_id)
+    return [step for step in steps if step.checkpoint_id in found]
+
+
 def last_undo(steps: Sequence[Step]) -> list[Step]:
     """The undo that a redo takes back: the last one that is not taken back yet."""
     gone = undone(steps)

@@ -29,7 +29,7 @@ from buddy.protocol.file_requests import (
 )
 from buddy.protocol.intents import Write
 from buddy.scrub import Scrubber
-from buddy.sessions.file_history import Combined, combine, last_undo, read_steps, select
+from buddy.sessions.file_history import Combined, combine, last_undo, read_steps, select, with_undos
 from buddy.sessions.file_tracker import MAX_LISTED, list_files
 from buddy.sessions.journal import Rows
 from buddy.sessions.services import SessionServices
@@ -62,7 +62,10 @@ async def list_changes(
     if services.checkpoints is None or not steps:
         return None
     at = request.at_seq
-    chosen = select([step for step in steps if at is None or step.seq <= at], request)
+    known = [step for step in steps if at is None or step.seq <= at]
+    chosen = select(known, request)
+    if request.run_id is None and request.call_id is None:  # of those named it is what they did that is listed
+        chosen = with_undos(known, chosen)
     try:
         kept = await services.checkpoints.changes([step.checkpoint_id for step in chosen])
         found = _only(combine(chosen, kept), request.path)
@@ -195,7 +198,7 @@ async def restore_files(session: Session, request: RestoreFiles, by: str) -> Res
 async def _restore(session: Session, checkpoints: Checkpoints, request: RestoreFiles, by: str) -> RestoreFilesReply:
     services, root = session.services, session.place.root
     steps = await read_steps(services.log, session.session_id, request)
-    chosen = last_undo(steps) if request.redo else select(steps, request)
+    chosen = last_undo(steps) if request.redo else with_undos(steps, select(steps, request))
     found = combine(chosen, await checkpoints.changes([step.checkpoint_id for step in chosen]))
     refuse = _refuse(session, _refuse_mixed(found, request.force))
     plan = await checkpoints.plan(session.files.scope(), found.changes, frozenset(_forms(request.force)), refuse)
