@@ -128,3 +128,21 @@ async def test_a_message_id_with_a_secret_is_one_run_and_stored_nowhere(tmp_path
             assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
     finally:
         daemon.stop()
+
+
+async def test_what_is_listed_by_name_has_no_secret_in_it(knowing: Daemon) -> None:
+    commands = knowing.workspace / ".agents/commands"
+    commands.mkdir(parents=True)
+    (commands / f"go-{SECRET}.md").write_text(f"---\ndescription: with {SECRET}\nargument-hint: {SECRET}\n---\ngo")
+    root = {"rootPath": str(knowing.workspace)}
+    async with wire_client(knowing) as client:
+        await client.ask("trust_folder", {**root, "trusted": True})
+        listed = await client.ask("list_commands", root)
+        assert [(one["name"], one["description"], one["argumentHint"]) for one in listed["commands"]] == [
+            ("go-[REDACTED]", "with [REDACTED]", "[REDACTED]")
+        ]
+        made = await client.ask("create_project", {"name": f"one {SECRET}", **root})
+        await client.ask("update_project", {"projectId": made["projectId"], "name": f"two {SECRET}"})
+        [project] = (await client.ask("list_projects"))["projects"]
+        assert project["name"] == "two [REDACTED]"
+    assert SECRET not in (knowing.state_dir / "projects.json").read_text()

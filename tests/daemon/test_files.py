@@ -35,6 +35,7 @@ SCRIPT: list[Reply] = [
     section("^wait", shell("echo w > waited; until [ -e go ]; do sleep 0.05; done"), {"text": "done"}),
     section("^one", shell("echo ONE > first.txt"), {"text": "done"}),
     section("^two", shell("echo TWO >> first.txt; echo TWO > second.txt"), {"text": "done"}),
+    section("^name", shell('for n in a b; do echo n > "$n-$CANARY_API_KEY"; done'), {"text": "done"}),
     section("^key", shell("printenv CANARY_API_KEY > key.txt"), {"text": "done"}),
 ]
 
@@ -155,6 +156,25 @@ async def test_secrets_are_redacted_in_diffs_and_kept_in_files(client: WireClien
     await client.ask("restore_files", {"dryRun": False}, session_id)
     await client.ask("restore_files", {"redo": True, "dryRun": False}, session_id)
     assert (daemon.workspace / "key.txt").read_text() == content
+
+
+async def test_secrets_are_redacted_in_names_and_such_files_can_be_restored(client: WireClient, daemon: Daemon) -> None:
+    session_id = await start(client, daemon, approvalPolicy="all")
+    await run(client, session_id, "name")
+    paths = sorted(daemon.workspace.glob("[ab]-*"))
+    hidden = ["a-[REDACTED]", "b-[REDACTED]"]
+    for path in paths:
+        path.write_text("edited")
+    listed = await client.ask("list_changes", {"diff": True}, session_id)
+    assert sorted(file["path"] for file in listed["files"]) == hidden
+    [one] = (await client.ask("list_changes", {"path": hidden[0]}, session_id))["files"]
+    assert one["path"] == hidden[0]
+    found = await client.ask("restore_files", {"dryRun": False}, session_id)
+    assert (found["restored"], sorted(one["path"] for one in found["conflicts"])) == ([], hidden)
+    for name, path in zip((hidden[0], paths[1].name), paths, strict=True):
+        done = await client.ask("restore_files", {"force": [name], "dryRun": False}, session_id)
+        assert [file["path"] for file in done["restored"]] == [f"{path.name[:2]}[REDACTED]"]
+        assert not path.exists()
 
 
 async def test_an_approval_says_what_is_not_covered(client: WireClient, daemon: Daemon) -> None:

@@ -45,24 +45,25 @@ class ProjectStore(Protocol):
 
 
 class Projects:
-    """A user has their own, and sees no others."""
+    """A user has their own, and sees no others. `hide` masks secrets in names."""
 
-    def __init__(self, store: ProjectStore, ids: Ids) -> None:
+    def __init__(self, store: ProjectStore, ids: Ids, hide: Callable[[str], str] = str) -> None:
         self._store = store
         self._ids = ids
+        self._hide = hide
 
     async def refresh(self) -> None:
         """Read what other daemons have changed."""
         await self._store.refresh()
 
     def all(self) -> list[Project]:
-        return self._store.read()
+        return [replace(project, name=self._hide(project.name)) for project in self._store.read()]
 
     def of(self, user: str | None) -> list[Project]:
         return [project for project in self.all() if project.user == user]
 
     async def create(self, name: str, root_path: str, agent_runtime: str | None, user: str | None = None) -> Project:
-        name = name.strip()
+        name = self._hide(name.strip())
         if not name:
             raise ProtocolError("INVALID_REQUEST", "a project needs a name")
         root = os.path.realpath(root_path)  # noqa: ASYNC240 - one look, nobody waits
@@ -77,7 +78,7 @@ class Projects:
         await self.refresh()
         project = self._find(project_id, user)
         if name is not None:
-            project = replace(project, name=name.strip() or project.name)
+            project = replace(project, name=self._hide(name.strip()) or project.name)
         if agent_runtime is not None:
             project = replace(project, agent_runtime=_runtime(agent_runtime))
         await self._store.change(lambda known: _add(_without(known, project_id), project))

@@ -68,7 +68,7 @@ async def list_changes(
         chosen = with_undos(known, chosen)
     try:
         kept = await services.checkpoints.changes([step.checkpoint_id for step in chosen])
-        found = _only(combine(chosen, kept), request.path)
+        found = _only(combine(chosen, kept), request.path, services.scrubber.registered)
         conflicts = await _conflicts(services.checkpoints, scope, found) if at is None else {}
         coverage = describe(await services.checkpoints.coverage(scope.root))
         files = await _file_changes(services, found.changes, conflicts, with_diffs=request.diff)
@@ -76,13 +76,28 @@ async def list_changes(
             files = await _with_contents(services, found.changes, files)
     except CheckpointError as error:
         raise ProtocolError("INTERNAL_ERROR", str(error), retryable=True) from error
-    return ListChangesReply(tuple(files), _uncovered(found, coverage))
+    hide = services.scrubber.registered
+    return ListChangesReply(_named_safely(files, hide), hide(_uncovered(found, coverage)))
 
 
-def _only(found: Combined, path: str | None) -> Combined:
+def _only(found: Combined, path: str | None, hide: Callable[[str], str]) -> Combined:
     if path is None:
         return found
-    return Combined(tuple(one for one in found.changes if shown_path(one.path) == path), found.mixed, found.lost)
+    chosen = _named(found.changes, [path], hide)
+    return Combined(tuple(one for one in found.changes if shown_path(one.path) in chosen), found.mixed, found.lost)
+
+
+def _named(changes: Sequence[Change], names: Sequence[str], hide: Callable[[str], str]) -> frozenset[str]:
+    """The paths that a client means: as they are, or as a reply shows them if that can only be one."""
+    by_name: dict[str, list[str]] = {}
+    for path in (shown_path(change.path) for change in changes):
+        by_name.setdefault(hide(path), []).append(path)
+    meant = (by_name.get(name, []) for name in names)
+    return frozenset(names).union(*(paths for paths in meant if len(paths) == 1))
+
+
+def _named_safely(files: Sequence[FileChange], hide: Callable[[str], str]) -> tuple[FileChange, ...]:
+    return tuple(replace(file, path=hide(file.path)) for file in files)
 
 
 async def _with_contents(services: Listing, changes: Sequence[Change], files: list[FileChange]) -> list[FileChange]:
@@ -103,7 +118,7 @@ async def _with_contents(services: Listing, changes: Sequence[Change], files: li
 
 
 async def _conflicts(checkpoints: Checkpoints, scope: Scope, found: Combined) -> dict[str, str]:
-    plan = await checkpoints.plan(scope, found.changes, frozenset(), _refuse_mixed(found, ()))
+    plan = await checkpoints.plan(scope, found.changes, frozenset(), _refuse_mixed(found, frozenset()))
     return {conflict.path: conflict.why for conflict in plan.conflicts}
 
 
@@ -186,13 +201,16 @@ async def restore_files(session: Session, request: RestoreFiles, by: str) -> Res
         session.runs.check_idle("restore files")
         session.runs.held_for = "a restore"
     try:
-        return await _restore(session, checkpoints, request, by)
+        reply = await _restore(session, checkpoints, request, by)
     except CheckpointError as error:
         raise ProtocolError("INTERNAL_ERROR", str(error), retryable=True) from error
     finally:
         if not request.dry_run:
             session.runs.held_for = ""
             await session.runs.start_queued()
+    hide = session.services.scrubber.registered
+    conflicts = tuple(FileConflict(hide(one.path), hide(one.why)) for one in reply.conflicts)
+    return replace(reply, restored=_named_safely(reply.restored, hide), conflicts=conflicts)
 
 
 async def _restore(session: Session, checkpoints: Checkpoints, request: RestoreFiles, by: str) -> RestoreFilesReply:
@@ -200,8 +218,9 @@ async def _restore(session: Session, checkpoints: Checkpoints, request: RestoreF
     steps = await read_steps(services.log, session.session_id, request)
     chosen = last_undo(steps) if request.redo else with_undos(steps, select(steps, request))
     found = combine(chosen, await checkpoints.changes([step.checkpoint_id for step in chosen]))
-    refuse = _refuse(session, _refuse_mixed(found, request.force))
-    plan = await checkpoints.plan(session.files.scope(), found.changes, frozenset(_forms(request.force)), refuse)
+    force = _named(found.changes, _forms(request.force), services.scrubber.registered)
+    refuse = _refuse(session, _refuse_mixed(found, force))
+    plan = await checkpoints.plan(session.files.scope(), found.changes, force, refuse)
     listing = Listing(services.log, services.scrubber, checkpoints)
     restored = tuple(await _file_changes(listing, plan.steps, {}, with_diffs=False))
     conflicts = [FileConflict(shown_path(one.path), one.why) for one in plan.conflicts]
@@ -277,9 +296,8 @@ def _forms(force: Sequence[str]) -> list[str]:
     return [path.rstrip("/").removeprefix("./") for path in force]
 
 
-def _refuse_mixed(found: Combined, force: Sequence[str]) -> Callable[[str], str | None]:
-    forced = _forms(force)
-    return lambda path: MIXED if path in found.mixed and shown_path(path) not in forced else None
+def _refuse_mixed(found: Combined, force: frozenset[str]) -> Callable[[str], str | None]:
+    return lambda path: MIXED if path in found.mixed and shown_path(path) not in force else None
 
 
 def _refuse(session: Session, before: Callable[[str], str | None]) -> Callable[[str], str | None]:

@@ -31,7 +31,7 @@ def make_handlers(sessions: Sessions, log: Log, clock: Callable[[], int], host: 
         **ReadRequests(sessions, log, clock, diffs).handlers(),
         **TokenRequests(sessions, log, host).handlers(),
         **WebRequests(host).handlers(),
-        **HistoryRequests(log, host).handlers(),
+        **HistoryRequests(log, host, sessions.services.scrubber).handlers(),
         **FileRequests(sessions, log, diffs).handlers(),
         **NodeRequests(clock, host).handlers(),
     }

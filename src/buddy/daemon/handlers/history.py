@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -16,16 +16,18 @@ from buddy.daemon.handlers.paths import check_path
 from buddy.errors import UserError
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import history_requests as ask
-from buddy.protocol.command_requests import ListCommands
+from buddy.protocol.command_requests import ListCommands, ListCommandsReply
 from buddy.protocol.shapes import Shape
+from buddy.scrub import Scrubber
 from buddy.sessions import marks
 from buddy.sessions.past import read_pages
 
 
 class HistoryRequests:
-    def __init__(self, log: Log, host: Host) -> None:
+    def __init__(self, log: Log, host: Host, scrubber: Scrubber) -> None:
         self._log = log
         self._host = host
+        self._scrubber = scrubber
 
     def handlers(self) -> Handlers:
         return {
@@ -44,7 +46,8 @@ class HistoryRequests:
         check_path(request.root_path)
         root = os.path.realpath(request.root_path)  # noqa: ASYNC240 - a few links
         listed = await asyncio.to_thread(self._host.texts.list_commands, root)
-        return replace(listed, commands=(*listed.commands, *self._host.mcp.list_prompts(root)))
+        commands = (*listed.commands, *self._host.mcp.list_prompts(root))
+        return _hide_secrets(replace(listed, commands=commands), self._scrubber.registered)
 
     async def list_profiles(self, _peer: PeerConnection, _request: ask.ListProfiles) -> Shape:
         """Names and models alone: neither keys nor addresses."""
@@ -56,6 +59,20 @@ class HistoryRequests:
         return ask.ListProfilesReply(
             tuple(_profile(name, config, env, active == name) for name in profile_names(config, env))
         )
+
+
+def _hide_secrets(listed: ListCommandsReply, hide: Callable[[str], str]) -> ListCommandsReply:
+    """Names and descriptions come from files and servers, which may repeat a secret."""
+    commands = tuple(
+        replace(
+            one,
+            name=hide(one.name),
+            description=hide(one.description),
+            argument_hint=one.argument_hint and hide(one.argument_hint),
+        )
+        for one in listed.commands
+    )
+    return ListCommandsReply(commands, tuple(map(hide, listed.problems)))
 
 
 def _profile(name: str, config: Config, env: Mapping[str, str], is_default: bool) -> ask.ProfileInfo:
