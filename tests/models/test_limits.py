@@ -6,11 +6,14 @@ import pytest
 
 from buddy.long_json import MAX_VALUES
 from buddy.models.calls import Nesting, finish_calls
+from buddy.models.contract import TextDelta, ThinkingDelta
 from buddy.models.folding import Fold
+from buddy.models.gemini_fold import GeminiFold
 from buddy.models.limits import (
     LONG_NAME,
     MAX_ARGUMENTS,
     MAX_CALLS,
+    MAX_DELTA,
     MAX_KEPT_CALLS,
     MAX_NAME,
     MAX_TEXT,
@@ -21,6 +24,7 @@ from buddy.models.limits import (
     find_refusal,
     limit_calls,
 )
+from buddy.models.message_fold import MessageFold
 from buddy.models.response_fold import ResponseFold
 from buddy.protocol.shapes import ToolCallItem
 from buddy.steps import at_once
@@ -82,6 +86,67 @@ def test_endless_text_is_cut_off(fold: Fold | ResponseFold, event: bytes) -> Non
     reply = fold.reply(set())
     assert reply.truncated
     assert reply.finish == "length"
+
+
+def generated(**part: object) -> bytes:
+    return json.dumps({"candidates": [{"content": {"parts": [part]}, "finishReason": "STOP"}]}).encode()
+
+
+def block(**delta: object) -> bytes:
+    return json.dumps({"type": "content_block_delta", "index": 0, "delta": delta}).encode()
+
+
+def with_delta(wire: str, text: str, *, is_thought: bool) -> tuple[Fold | ResponseFold | MessageFold | GeminiFold, str]:
+    """What a fold makes of a stream with one delta, and all that it says."""
+    of_wire: dict[str, tuple[Fold | ResponseFold | MessageFold | GeminiFold, list[bytes]]] = {
+        "completions": (
+            Fold(),
+            [
+                completions(**{"reasoning_content" if is_thought else "content": text}),
+                json.dumps({"choices": [{"delta": {}, "finish_reason": "stop"}]}).encode(),
+            ],
+        ),
+        "responses": (
+            ResponseFold(""),
+            [
+                response("reasoning_text.delta" if is_thought else "output_text.delta", delta=text),
+                response("completed", response={"status": "completed"}),
+            ],
+        ),
+        "anthropic": (
+            MessageFold(""),
+            [
+                block(type="thinking_delta", thinking=text) if is_thought else block(type="text_delta", text=text),
+                json.dumps({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}).encode(),
+                json.dumps({"type": "message_stop"}).encode(),
+            ],
+        ),
+        "gemini": (GeminiFold(""), [generated(text=text, thought=is_thought)]),
+    }
+    fold, events = of_wire[wire]
+    return fold, "".join(piece.text for piece in fold.feed(events) if isinstance(piece, TextDelta | ThinkingDelta))
+
+
+@pytest.mark.parametrize("is_thought", [False, True])
+@pytest.mark.parametrize("wire", ["completions", "responses", "anthropic", "gemini"])
+def test_a_delta_beyond_its_limit_is_cut_and_ends_the_reply(wire: str, is_thought: bool) -> None:
+    fold, said = with_delta(wire, "x" * MAX_DELTA, is_thought=is_thought)
+    assert len(said) == MAX_DELTA
+    if not is_thought:
+        assert (fold.reply(set()).finish, fold.reply(set()).truncated) == ("stop", False)
+    fold, said = with_delta(wire, "x" * (MAX_DELTA + 1), is_thought=is_thought)
+    assert len(said) == MAX_DELTA
+    assert (fold.done, fold.finish, fold.reply(set()).truncated) == (True, "length", True)
+
+
+def test_a_reply_that_comes_as_a_whole_has_no_deltas_to_cut() -> None:
+    text = "x" * (MAX_DELTA + 1)
+    fold = Fold()
+    fold.feed_object(json.dumps({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}).encode())
+    other = GeminiFold("")
+    other.feed_object(generated(text=text))
+    for reply in (fold.reply(set()), other.reply(set())):
+        assert (reply.text == text, reply.truncated) == (True, False)
 
 
 def test_endless_calls_are_not_read_without_end() -> None:

@@ -19,6 +19,7 @@ from buddy.models.contract import (
     ToolItem,
     UserItem,
 )
+from buddy.models.limits import MAX_DELTA
 from buddy.protocol.shapes import ToolCallItem
 from tests.harness.dialects import DIALECTS, KEY, Dialect, calls, collect, says, serving
 from tests.harness.fake_model import Answer, Chunk, FakeModel
@@ -99,7 +100,11 @@ REPLIES: list[tuple[str, Make, Reply]] = [
     ("length with calls", lambda d: d.answer(calls(d, ("f", "{}"), finish="length")),
      Reply("", (), "length", truncated=True)),
     ("nothing but an end", lambda d: d.answer(d.ends("stop")), Reply("")),
-    ("10 MB in one event", lambda d: d.answer([*d.text("x" * 10_000_000), *d.ends("stop")]), Reply("x" * 10_000_000)),
+    ("the longest delta", lambda d: d.answer([*d.text("x" * MAX_DELTA), *d.ends("stop")]), Reply("x" * MAX_DELTA)),
+    ("one that is longer", lambda d: d.answer([*d.text("x" * (MAX_DELTA + 1)), *d.ends("stop")]),
+     Reply("x" * MAX_DELTA, (), "length", truncated=True)),
+    ("10 MB in one event", lambda d: d.answer([*d.text("x" * 10_000_000), *d.ends("stop")]),
+     Reply("x" * MAX_DELTA, (), "length", truncated=True)),
     ("empty choices, odd and unknown events",
      lambda d: d.answer([*ODD, *says(d, "Hello")]),
      Reply("Hello")),

@@ -8,7 +8,7 @@ Invariants:
   unknown fields are marked with the server that sent them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -53,7 +53,7 @@ class Fold:
             chunk = self._check(data)
             choice = _first(chunk)
             if choice is not None and (delta := choice.delta):
-                self._say(delta, thoughts)
+                self._say(delta, thoughts, self._size.cut_delta)
                 self._size.add_kept(size_of(data) if delta.rest or delta.reasoning_details else 0)
             if choice is not None:
                 self._finish(choice.finish_reason)
@@ -67,7 +67,7 @@ class Fold:
         choice = _first(chunk)
         if choice is not None and (message := choice.message):
             # Without a stream every entry is a separate call, with or without an id.
-            self._say(msgspec.structs.replace(message, tool_calls=_numbered(message.tool_calls or ())), thoughts)
+            self._say(msgspec.structs.replace(message, tool_calls=_numbered(message.tool_calls or ())), thoughts, str)
             self._finish(choice.finish_reason)
             self.done = True
         return _pieces("".join(thoughts), "".join(self._text))
@@ -99,20 +99,20 @@ class Fold:
             self._usage = chunk.usage.tokens() or self._usage
         return chunk
 
-    def _say(self, delta: Delta, thoughts: list[str]) -> None:
-        if text := delta.text():
+    def _say(self, delta: Delta, thoughts: list[str], cut: Callable[[str], str]) -> None:
+        if text := cut(delta.text()):
             self._size.add_text(text)
             self._text.append(text)
         # Some servers send the same thought in both fields: both are kept, one is shown.
-        if thought := delta.reasoning_content or delta.reasoning:
+        if thought := cut(delta.reasoning_content or delta.reasoning or ""):
             self._size.add_text(thought)
             thoughts.append(thought)
         for name, value in (delta.rest or _NONE).items():
-            self._keep(name, value, thoughts)
+            self._keep(name, value, thoughts, cut)
         if delta.reasoning_content is not None:
-            self._reasoning.setdefault("reasoning_content", []).append(delta.reasoning_content)
+            self._reasoning.setdefault("reasoning_content", []).append(cut(delta.reasoning_content))
         if delta.reasoning is not None:
-            self._reasoning.setdefault("reasoning", []).append(delta.reasoning)
+            self._reasoning.setdefault("reasoning", []).append(cut(delta.reasoning))
         if delta.reasoning_details:
             self._details.extend(delta.reasoning_details)
         for call in delta.tool_calls or ():
@@ -124,12 +124,13 @@ class Fold:
             self.finish = "tool_calls" if self._calls.is_full else "length"
             self.done = True
 
-    def _keep(self, name: str, value: object, thoughts: list[str]) -> None:
+    def _keep(self, name: str, value: object, thoughts: list[str], cut: Callable[[str], str]) -> None:
         """An unknown field: reasoning text arrives in pieces, anything else is a single value."""
         is_thought = any(word in name for word in _THOUGHT)
         if isinstance(value, str) and is_thought and "signature" not in name:
-            self._reasoning.setdefault(name, []).append(value)
-            thoughts.append(value)
+            thought = cut(value)
+            self._reasoning.setdefault(name, []).append(thought)
+            thoughts.append(thought)
         else:
             self._rest[name] = value
 

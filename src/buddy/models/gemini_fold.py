@@ -7,7 +7,7 @@ Invariants:
 - a signature is kept as it arrived, on the part that it came with; arguments are kept byte for byte.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -57,14 +57,14 @@ class GeminiFold:
         for data in events:
             if self.done or is_end(data):
                 break
-            self._take(data)
+            self._take(data, self._size.cut_delta)
         # The usage comes with the end, or in the same batch.
         self.done = self.done or bool(self.finish)
         return self._speech.pieces()
 
     def feed_object(self, body: EventData) -> list[Piece]:
         """Process a response that is one JSON object."""
-        self._take(body)
+        self._take(body, str)
         self.done = self.done or bool(self.finish or self._items)
         return self._speech.pieces()
 
@@ -88,7 +88,7 @@ class GeminiFold:
         calls = finish_calls(made, taken)
         return Reply(text, calls, "tool_calls" if calls else "stop", False, self._usage, self._opaque(is_cut=False))
 
-    def _take(self, data: EventData) -> None:
+    def _take(self, data: EventData, cut: Callable[[str], str]) -> None:
         self._long = data if isinstance(data, LongEvent) else None
         chunk = read_generated(data)
         if chunk.error or chunk.object == "error":
@@ -99,8 +99,10 @@ class GeminiFold:
             self._check_blocked(chunk)
             return
         for part in (candidate.content.parts if candidate.content else None) or ():
-            self._add(part)
+            self._add(part, cut(part.text or ""))
             self._end_if_full()
+            if self.done:
+                return
         self._stop(candidate)
 
     def _check_blocked(self, chunk: Generated) -> None:
@@ -109,15 +111,15 @@ class GeminiFold:
             hint = "say it in another way"
             raise ProviderError(f"the model API blocked the prompt: {reason[:80]}", retryable=False, hint=hint)
 
-    def _add(self, part: Part) -> None:
+    def _add(self, part: Part, text: str) -> None:
         if part.call is not None:
             self._call(part.call, part.signature or "")
         elif part.thought:
-            if part.text:
-                self._speech.think(_THOUGHTS, part.text)
-            self._keep({"text": part.text or "", "thought": True}, part.signature)
-        elif part.text:
-            self._say(part.text, part.signature or "")
+            if text:
+                self._speech.think(_THOUGHTS, text)
+            self._keep({"text": text, "thought": True}, part.signature)
+        elif text:
+            self._say(text, part.signature or "")
         else:
             self._keep({"text": ""}, part.signature)
 

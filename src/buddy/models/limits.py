@@ -15,6 +15,8 @@ from buddy.steps import Steps, encode_text
 
 MAX_TEXT = 16 * 1024 * 1024
 """Characters of a reply's text and reasoning; one that is longer is cut off."""
+MAX_DELTA = 1024 * 1024
+"""Characters of one delta of text or reasoning; a longer one is cut, and so is the reply with it."""
 MAX_ARGUMENTS = 8 * 1024 * 1024
 """Bytes of the arguments of all calls of a reply."""
 MAX_NAME = 256
@@ -52,14 +54,22 @@ class Size:
     def __init__(self) -> None:
         self._text = 0
         self._arguments = 0
+        self._is_cut = False
 
     @property
     def is_text_full(self) -> bool:
-        return self._text > MAX_TEXT
+        return self._is_cut or self._text > MAX_TEXT
 
     @property
     def is_arguments_full(self) -> bool:
         return self._arguments > MAX_ARGUMENTS
+
+    def cut_delta(self, text: str) -> str:
+        """As much of a delta as a reply may contain; nothing that follows one that was too long is read."""
+        if len(text) <= MAX_DELTA:
+            return text
+        self._is_cut = True
+        return text[:MAX_DELTA]
 
     def add_text(self, text: str) -> None:
         self._text += len(text)

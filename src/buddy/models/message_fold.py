@@ -160,11 +160,11 @@ class MessageFold:
         block = known if known is not None and known.kind == kind else self._begin(kind, index)
         match kind:
             case "message":
-                self._speech.say(block, delta.text or "")
+                self._speech.say(block, self._size.cut_delta(delta.text or ""))
             case "function_call":
                 self._argue(block, delta.partial_json or "")
             case "kept":
-                self._think(block, delta.thinking or "", delta.signature or "", None)
+                self._think(block, self._size.cut_delta(delta.thinking or ""), delta.signature or "", None)
 
     def _begin(self, kind: Kind | Item, index: int | None) -> Item:
         """A new block, or the one that stands for those of unknown types."""

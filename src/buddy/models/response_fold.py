@@ -89,7 +89,8 @@ class ResponseFold:
             raise stream_error(event.error)
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
-                self._speech.say(self._outputs.find("message", event.output_index, event.item_id), event.delta or "")
+                item = self._outputs.find("message", event.output_index, event.item_id)
+                self._speech.say(item, self._size.cut_delta(event.delta or ""))
             case "response.output_text.done" | "response.refusal.done":
                 item = self._outputs.find("message", event.output_index, event.item_id)
                 self._complete(item, event.text or event.refusal or "")
@@ -195,7 +196,8 @@ class ResponseFold:
     def _think(self, event: Event) -> None:
         item = self._outputs.find("kept", event.output_index, event.item_id)
         item.thought = True
-        self._speech.think((item, event.type, event.summary_index, event.content_index), event.delta or "")
+        source = (item, event.type, event.summary_index, event.content_index)
+        self._speech.think(source, self._size.cut_delta(event.delta or ""))
 
     def _opaque(self, *, is_cut: bool) -> dict[str, object] | None:
         kept = layout(self._outputs.items, has_parts=not self._speech.is_woven, is_cut=is_cut)
