@@ -93,7 +93,8 @@ async def check(events: Sequence[Event], story: LongStory | None = None, pruned:
             body = event.body()
             assert body is not None
             if isinstance(body, SessionCompacted) and body.undo:
-                await late.reach_back()
+                if not late.transcript.compactions.can_undo:
+                    await late.reread()
                 assert late.transcript.compactions.can_undo
             await log.append(Batch(SESSION, lease.epoch, event.seq - 1, [event]))
             for prompts in (full, late):

@@ -58,6 +58,9 @@ async def decision_of(log: Log, event: Event) -> DecisionMade | None:
             if body.revoked:
                 summary = f"{summary}, revoked {body.revoked}"
                 about = replace(about, approval_id=body.revoked)
+            if body.granted:
+                summary = f"{summary}, still granted: {body.granted.summary}"[:MAX_SUMMARY]
+                about = replace(about, approval_id=body.granted.approval_id)
             return replace(about, decision="policy", by=body.by, summary=summary, expires_at=body.expires_at)
         case _:
             return None

@@ -229,6 +229,10 @@ class RereadingBackend(Protocol):
         """Hold what undoing the latest compaction restores; only while no run is active."""
         ...
 
+    async def reread(self) -> None:
+        """Forget what is no longer in the log; only while no run is active."""
+        ...
+
 
 @runtime_checkable
 class MeasuringBackend(Protocol):

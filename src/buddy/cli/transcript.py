@@ -101,7 +101,8 @@ def _decision(body: EventBody) -> tuple[str, str, str] | None:
         case ApprovalPolicyChanged():
             plan = "" if body.plan is None else f", plan mode {'on' if body.plan else 'off'}"
             revoked = f", revoked {body.revoked}" if body.revoked else ""
-            return "policy", f"{body.policy}{plan}{revoked} by {body.by}", ""
+            granted = f", still granted: {body.granted.summary}" if body.granted else ""
+            return "policy", f"{body.policy}{plan}{revoked}{granted} by {body.by}", ""
         case ToolClaimed():
             return "claimed", f"{body.call_id} ({body.tier}) on {body.target}", ""
         case AcceptanceResult():

@@ -46,6 +46,7 @@ from buddy.protocol.shapes import (
     Count,
     Delegated,
     Endpoint,
+    GrantedCall,
     Headless,
     Positive,
     Repo,
@@ -256,6 +257,7 @@ class ApprovalPolicyChanged(Payload, frozen=True, kw_only=True):
     expires_at: Count | None = None
     plan: bool | None = None  # whether the session only reads from now on; None leaves that as it is
     revoked: ApprovalId | None = None  # the grant that ended; the policy is as before
+    granted: GrantedCall | None = None  # a grant whose approval is about to be pruned; the policy is as before
 
 
 class Usage(Payload, frozen=True, kw_only=True):

@@ -373,12 +373,19 @@ class ApprovalExpired(Payload):
     approvalId: str
 
 
+class GrantedCall(TypedDict):
+    approvalId: str
+    digest: str
+    summary: str
+
+
 class ApprovalPolicyChanged(Payload):
     policy: Literal["all", "ask", "auto", "none", "until"]
     by: str
     expiresAt: NotRequired[int | None]
     plan: NotRequired[bool | None]
     revoked: NotRequired[str | None]
+    granted: NotRequired[GrantedCall | None]
 
 
 class ContextState(TypedDict):

@@ -257,6 +257,14 @@ class Grant(Shape, frozen=True):
     expires_at: Count | None = None
 
 
+class GrantedCall(Shape, frozen=True):
+    """A call that needs no further approval in its session, by the approval that granted it."""
+
+    approval_id: ApprovalId
+    digest: str
+    summary: str
+
+
 class BootTime(Shape, frozen=True):
     """A time on the boot clock: milliseconds since the machine was started; `boot` names that start."""
 

@@ -7,6 +7,8 @@ those of a rule (scope `until`, and reading outside the workspace) end with the 
 from buddy.approvals.audit import decision_of
 from buddy.approvals.deadlines import NEVER
 from buddy.errors import ProtocolError
+from buddy.log.contract import Log
+from buddy.protocol.envelopes import Event
 from buddy.protocol.events import ApprovalPolicyChanged, ApprovalReceived
 from buddy.protocol.grant_requests import RevokeGrant
 from buddy.protocol.shapes import Grant
@@ -19,17 +21,23 @@ LOOKED_THROUGH = 1000
 
 async def list_grants(session: Session) -> list[Grant]:
     """Those that have not expired or been revoked."""
-    log, session_id, found = session.services.log, session.session_id, dict[str, Grant]()
-    for granted in session.fold.grants.values():
-        events = await log.read(session_id, granted.seq - 1, 1)
-        made = await decision_of(log, events[0]) if events and events[0].seq == granted.seq else None
-        words = [word for word in (made.tool, made.summary) if word] if made else []
-        found[granted.approval_id] = Grant(granted.approval_id, session_id, "session", " ".join(words))
+    session_id = session.session_id
+    found = {grant.grant_id: grant for grant in (await session_grants(session)).values()}
     for granted in session.approvals.permissions.grants(session.services.now()):
         expires = None if granted.until == NEVER else granted.until.unix_ms
         scope = "session" if expires is None else "until"
         found[granted.approval_id] = Grant(granted.approval_id, session_id, scope, granted.rule.describe(), expires)
     return list(found.values())
+
+
+async def session_grants(session: Session) -> dict[str, Grant]:
+    """Those of exactly one call, by its digest."""
+    log, session_id, found = session.services.log, session.session_id, dict[str, Grant]()
+    for digest, granted in list(session.fold.grants.items()):
+        events = await log.read(session_id, granted.seq - 1, 1)
+        summary = await _summary(log, events[0]) if events and events[0].seq == granted.seq else ""
+        found[digest] = Grant(granted.approval_id, session_id, "session", summary)
+    return found
 
 
 async def all_grants(sessions: Sessions, user: str | None = None) -> list[Grant]:
@@ -40,10 +48,11 @@ async def all_grants(sessions: Sessions, user: str | None = None) -> list[Grant]
         body = event.body() if event.session_id not in open_here else None
         if isinstance(body, ApprovalPolicyChanged) and body.revoked:
             closed.pop(body.revoked, None)
+        elif isinstance(body, ApprovalPolicyChanged) and body.granted:
+            granted = body.granted
+            closed[granted.approval_id] = Grant(granted.approval_id, event.session_id, "session", granted.summary)
         elif isinstance(body, ApprovalReceived) and (body.decision, body.scope) == ("approve", "session"):
-            made = await decision_of(log, event)
-            words = [word for word in (made.tool, made.summary) if word] if made else []
-            closed[body.approval_id] = Grant(body.approval_id, event.session_id, "session", " ".join(words))
+            closed[body.approval_id] = Grant(body.approval_id, event.session_id, "session", await _summary(log, event))
     own = [session for session in sessions.open_sessions if user in (None, session.user)]
     return [*closed.values(), *[grant for session in own for grant in await list_grants(session)]]
 
@@ -60,3 +69,12 @@ async def revoke_grant(session: Session, request: RevokeGrant, by: str) -> None:
     session.approvals.window = policy.expires
     session.journal.record(changed)
     await session.commit(durable=True)
+
+
+async def _summary(log: Log, event: Event) -> str:
+    """The call that an event granted."""
+    body = event.body()
+    if isinstance(body, ApprovalPolicyChanged) and body.granted:
+        return body.granted.summary
+    made = await decision_of(log, event)
+    return " ".join(word for word in (made.tool, made.summary) if word) if made else ""

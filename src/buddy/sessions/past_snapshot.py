@@ -3,6 +3,7 @@
 Invariant: it is the same fold that makes the live state.
 """
 
+from buddy.errors import ProtocolError
 from buddy.log.contract import Log
 from buddy.protocol.events import EVENTS, Usage
 from buddy.protocol.requests import GetSnapshotReply
@@ -28,6 +29,8 @@ async def snapshot_at(log: Log, session_id: str, seq: int) -> GetSnapshotReply:
             if isinstance(body, Usage):
                 tokens += body.input_tokens + body.output_tokens
                 cost = cost if body.cost_usd is None else (cost or 0.0) + body.cost_usd
+    if fold.started is None:
+        raise ProtocolError("INVALID_REQUEST", await _unknown(log, session_id, seq))
     snapshot, run = snapshot_of(fold), fold.run
     budget = None
     if run is not None:
@@ -47,3 +50,10 @@ async def snapshot_at(log: Log, session_id: str, seq: int) -> GetSnapshotReply:
         cost_usd=cost,
         open_calls=tuple(call.item for call in run.open_calls.values()) if run else (),
     )
+
+
+async def _unknown(log: Log, session_id: str, seq: int) -> str:
+    """Why the state is not known; what was set before a prune is recorded again after the events that are left."""
+    started = next(iter(await log.read(session_id, seq, 1, ("session_started",))), None)
+    known = f"; the earliest known state is that after event {started.seq}" if started else ""
+    return f"the state after event {seq} is not known, because the beginning of the session was pruned{known}"

@@ -99,6 +99,11 @@ class SessionFold(Struct):
     def pending(self) -> dict[str, OpenCall]:
         return self.run.pending if self.run else {}
 
+    def become(self, other: "SessionFold") -> None:
+        """Take over another state of the same session."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(other, name))
+
     def apply(self, event: Event, body: EventBody) -> None:
         if isinstance(body, Informational):
             return
@@ -169,6 +174,8 @@ class SessionFold(Struct):
                 self.plan = self.plan if body.plan is None else body.plan
                 if body.policy != "until":
                     self.lasting_policy = body.policy
+                if body.granted is not None:
+                    self.grants[body.granted.digest] = Granted(body.granted.approval_id, seq)
                 if body.revoked is not None:
                     kept = {digest: by for digest, by in self.grants.items() if by.approval_id != body.revoked}
                     self.grants = kept

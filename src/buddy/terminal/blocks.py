@@ -192,7 +192,7 @@ def _settings_note(body: ApprovalPolicyChanged | ModelSwitched | SessionStarted,
         case ApprovalPolicyChanged():
             policy = PLAN_MODE if body.plan else policy_text(body.policy, body.expires_at, ts / 1000)
             colour = style.dim if body.plan or body.policy in ("ask", "auto", "none") else style.red
-            return colour(f"  approvals: {policy}{_changed_by(body.by)}")
+            return None if body.granted else colour(f"  approvals: {policy}{_changed_by(body.by)}")
         case ModelSwitched():
             profile, model = body.after.get("profile", ""), body.after.get("model", "")
             return style.dim(f"  model: {escape(profile)} · {escape(model)}")

@@ -66,7 +66,11 @@ class Native:
         self._prompts.use_log(read)
 
     async def reach_back(self) -> None:
-        await self._prompts.reach_back()
+        if not self._prompts.transcript.compactions.can_undo:
+            await self.reread()
+
+    async def reread(self) -> None:
+        await self._prompts.reread()
 
     def model(self) -> ModelName:
         provider = self._provider

@@ -90,16 +90,16 @@ class Prompts:
         self._read = read
         self.transcript.bound()
 
-    async def reach_back(self) -> None:
-        """Hold what undoing the latest compaction restores."""
-        if self._read is None or self.transcript.compactions.can_undo:
+    async def reread(self) -> None:
+        """Hold what the log has, and nothing that it no longer has."""
+        if self._read is None:
             return
         transcript, pins = Transcript(), Pins()
         async for seq, body in self._read(None):
             transcript.apply(seq, body)
             pins.apply(seq, body)
         transcript.bound()
-        self.transcript, self._pins, self._pinned_from = transcript, pins, 0
+        self.transcript, self._pins, self._pinned_from, self.measured = transcript, pins, 0, None
 
     def observe(self, seq: int, body: EventBody) -> None:
         if type(body) in KnownWindow.observed:

@@ -139,8 +139,8 @@ class SessionRequests:
         await self._host.forget(session_id)
         return deleted
 
-    async def prune_session(self, _peer: PeerConnection, request: ask.PruneSession, session: Session) -> Shape:
-        return ask.PruneSessionReply(await prune(session, request.before_seq))
+    async def prune_session(self, peer: PeerConnection, request: ask.PruneSession, session: Session) -> Shape:
+        return ask.PruneSessionReply(await prune(session, request.before_seq, peer.name))
 
     async def _open_if_possible(self, session_id: str, by: str) -> Session | None:
         """The session where this process may write it; one that it cannot continue can still be read.
