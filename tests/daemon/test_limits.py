@@ -159,6 +159,11 @@ async def test_one_active_run_too_many_is_refused(tmp_path: Path) -> None:
             with pytest.raises(ErrorResponse, match="OVERLOADED") as refused:
                 await send(client, sessions[2], "count")
             assert refused.value.retryable
+            queued = {"clientMessageId": new_message_id(), "text": "count"}
+            with pytest.raises(ErrorResponse, match="OVERLOADED"):
+                await client.ask("queue_message", queued, sessions[2])
+            assert (await client.ask("queue_message", queued, sessions[1]))["position"] == 1  # behind its run
+            await client.ask("unqueue_message", {"clientMessageId": queued["clientMessageId"]}, sessions[1])
             await decide(client, asked, "deny")
             await client.wait_for("run_complete")
             await send(client, sessions[2], "count")

@@ -52,16 +52,21 @@ class RunRequests:
 
     async def send_user_message(self, peer: PeerConnection, request: ask.SendUserMessage, session: Session) -> Shape:
         session_id = session.session_id
-        starts = session.fold.run is None and not is_known(session, request)
-        if starts:
-            await self._admit_run(session)
-            check_key(session)
+        starts = await self._admit_message(session, request)
         attached = await self._attached(session, request.attachments)
         if not peer.is_attached(session_id):  # who drives a session is no observer, of which there is a maximum
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
         async with self._host.admission.run(session) if starts else nullcontext():
             request = replace(request, attachments=attached)
             return ask.SendUserMessageReply(await session.runs.send(request, peer.name), True)
+
+    async def _admit_message(self, session: Session, message: ask.SendUserMessage | queue.QueueMessage) -> bool:
+        """Whether a message starts a run at once; refused if that cannot be."""
+        starts = session.fold.run is None and not is_known(session, message)
+        if starts:
+            await self._admit_run(session)
+            check_key(session)
+        return starts
 
     async def _admit_run(self, session: Session) -> None:
         """Refuse another run if there are too many; in a fleet, another node may have room for it."""
@@ -74,6 +79,7 @@ class RunRequests:
             raise SessionElsewhere(error.code, error.message, retryable=True) from error
 
     async def queue_message(self, peer: PeerConnection, request: queue.QueueMessage, session: Session) -> Shape:
+        await self._admit_message(session, request)
         request = replace(request, attachments=await self._attached(session, request.attachments))
         async with nullcontext() if is_known(session, request) else self._host.admission.run(session):
             return queue.QueueMessageReply(await session.runs.queue(request, peer.name))
