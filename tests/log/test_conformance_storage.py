@@ -62,9 +62,31 @@ async def test_a_key_is_queued_once_even_after_it_was_taken(log: Log) -> None:
     assert await log.put(SESSION, "a", "message", b"{}", 10) == 1
     assert await log.put(SESSION, "a", "message", b"{}", 10) == 1
     (item,) = await log.waiting(SESSION)
-    await log.append(changed(batch(lease, 0), taken=(item.item_id,)))
+    await log.append(changed(batch(lease, 0), key="a", taken=(item.item_id,)))
     assert await log.put(SESSION, "a", "message", b"{}", 10) == 0
     assert await log.waiting(SESSION) == []
+
+
+async def test_a_key_that_was_taken_back_can_be_queued_again(log: Log) -> None:
+    lease = await started(log)
+    assert [await log.put(SESSION, key, "message", b"first", 10) for key in ("a", "b")] == [1, 2]
+    before = {item.key: item.item_id for item in await log.waiting(SESSION)}
+    last = await log.append(changed(batch(lease, 0), taken=(before["a"],)))
+    assert await log.put(SESSION, "a", "message", b"again", 10) == 2
+    again = (await log.waiting(SESSION))[1]
+    assert (again.key, again.body) == ("a", b"again")
+    assert again.item_id not in before.values()  # or what took the first one back would take this one, too
+    await log.append(changed(batch(lease, last), key="a", taken=(again.item_id,)))
+    assert await log.put(SESSION, "a", "message", b"more", 10) == 0
+
+
+async def test_a_key_that_was_taken_back_can_be_that_of_a_batch(log: Log) -> None:
+    lease = await started(log)
+    await log.put(SESSION, "a", "message", b"{}", 10)
+    (item,) = await log.waiting(SESSION)
+    last = await log.append(changed(batch(lease, 0), taken=(item.item_id,)))
+    assert await log.append(changed(batch(lease, last), key="a")) > last
+    assert await log.put(SESSION, "a", "message", b"{}", 10) == 0
 
 
 async def test_a_session_takes_only_its_own_items(log: Log) -> None:

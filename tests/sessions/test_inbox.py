@@ -248,6 +248,30 @@ async def test_a_call_id_from_before_a_prune_can_be_used_again(tmp_path: Path, l
             assert [result.call_id for result in again.bodies(ToolResult)] == [f"call_same.{run_id[-8:]}"]
 
 
+async def test_a_message_that_was_taken_back_can_be_queued_again(tmp_path: Path, logs: Callable[[], Log]) -> None:
+    model = StepModel([asyncio.Event()])
+    async with checked_host(tmp_path, model, log=logs()) as host, host.client() as client:
+        session_id = await client.start()
+        run_id = await client.send("first")
+        await model.waiting.wait()
+        for text in ("second", "better"):
+            assert await queue(client, text, "msg_2") == 1
+            await client.api.request(UnqueueMessage("msg_2"), UnqueueMessageReply, session_id)
+        await queue(client, "third", "msg_3")
+        await client.api.cancel(session_id, run_id, return_queue=True)
+        await client.wait_for(RunComplete)
+        await crash(host, session_id)
+        later = StepModel(answer("two"), answer("three"))
+        async with checked_host(tmp_path, later, log=logs()) as after, after.client() as again:
+            again.session_id = session_id
+            await again.api.attach(session_id)
+            for text, message_id in (("best", "msg_2"), ("third", "msg_3")):
+                assert await queue(again, text, message_id) == 0
+                await again.wait_for(RunComplete, lambda done: done.outcome == "success")
+                assert await queue(again, text, message_id) == 0  # it is the same message, and has its run
+            assert [message for message in later.user_messages() if message != "first"] == ["best", "third"]
+
+
 async def test_a_cancel_can_give_the_queue_back_and_nothing_starts(tmp_path: Path) -> None:
     model = StepModel([asyncio.Event(), *answer("never")], answer("later"))
     async with checked_host(tmp_path, model) as host, host.client() as client:

@@ -212,5 +212,4 @@ def _write_rows(db: Database, key: int, batch: Batch, last_seq: int) -> None:
     if batch.facts:
         set_facts(key, batch.facts, db)
     for item in batch.taken:
-        # The key stays, so that the same item is never queued again.
         db.execute("UPDATE inbox SET taken = 1, body = x'' WHERE item = ? AND session = ?", (item, key))

@@ -287,7 +287,8 @@ class InboxStore(Protocol):
     async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
         """Queue an item once per key; return its position (1 = next), or None if `limit` items are already queued.
 
-        0 for a key that was queued and taken before, or that a batch of this session had: nothing is queued.
+        0 for a key that a batch of this session had: nothing is queued. A batch that takes an item for a run has its
+        key; without it the item was taken back, and may be queued again.
         """
         ...
 

@@ -44,7 +44,6 @@ class _Session:
         self.claims: set[tuple[str, int]] = set()
         self.approvals: dict[str, ApprovalRecord] = {}
         self.inbox: dict[str, InboxItem] = {}
-        self.inbox_keys: set[str] = set()
         self.blobs: set[str] = set()
         self.held: set[str] = set()
         self.is_complete = True
@@ -239,11 +238,10 @@ class MemoryLog:
         session = self._session(session_id)
         if key in session.keys:
             return 0
-        if key in session.inbox_keys:
-            return list(session.inbox).index(key) + 1 if key in session.inbox else 0
+        if key in session.inbox:
+            return list(session.inbox).index(key) + 1
         if len(session.inbox) >= limit:
             return None
-        session.inbox_keys.add(key)
         session.inbox[key] = InboxItem(self._next_item, key, kind, body)
         self._next_item += 1
         return len(session.inbox)

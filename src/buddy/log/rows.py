@@ -1,6 +1,7 @@
 """The rows other than events: sessions, leases, inbox, tokens. Writes run inside the writer's transaction.
 
-Invariants: an epoch only rises; an inbox key is queued only once, ever; deleting a session deletes all its rows.
+Invariants: an epoch only rises; an inbox key is not queued again once a batch had it; deleting a session deletes all
+its rows.
 """
 
 from collections.abc import Iterable
@@ -195,13 +196,14 @@ def put_item(session_id: str, item: InboxItem, limit: int, db: Database) -> int 
     """Queue an item. The table assigns its id; `item.item_id` is ignored."""
     session = _key_of(db, session_id)
     queued = db.execute("SELECT item, taken FROM inbox WHERE session = ? AND key = ?", (session, item.key)).get
-    if queued is not None:
-        return 0 if queued[1] else _position(db, session, queued[0])
+    if queued is not None and not queued[1]:
+        return _position(db, session, queued[0])
     if db.execute("SELECT count(*) FROM keys WHERE session = ? AND key = ?", (session, item.key)).get:
         return 0
     waiting = db.execute("SELECT count(*) FROM inbox WHERE session = ? AND taken = 0", (session,)).get
     if waiting >= limit:
         return None
+    db.execute("DELETE FROM inbox WHERE session = ? AND key = ?", (session, item.key))  # it was taken back
     db.execute(
         "INSERT INTO inbox (session, key, kind, body) VALUES (?, ?, ?, ?)", (session, item.key, item.kind, item.body)
     )

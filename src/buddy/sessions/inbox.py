@@ -1,7 +1,7 @@
 """Messages that are not in the log yet: steering for the active run, and the queue for the runs after it.
 
 Invariants: a message is stored, scrubbed, before it is accepted, and is removed by the same commit that records it;
-the same clientMessageId is stored once.
+the same clientMessageId waits once, and has one run.
 """
 
 from collections.abc import Container

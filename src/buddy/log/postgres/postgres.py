@@ -233,10 +233,13 @@ class PostgresLog:
             found = await self.writes.repeat(rows.PUT, session_id, text(key), text(kind), body, limit)
             if not found:
                 raise no_session(session_id)
-            waiting, is_queued, is_known, is_taken, place = found[0]
+            waiting, is_queued, is_known, is_taken, is_free, place = found[0]
             if is_queued:
                 self.hints.woken(session_id)
                 return waiting + 1
+            if is_free:
+                await self.writes.repeat(rows.FREE, session_id, text(key))
+                continue
             if is_known:
                 return 0 if is_taken else place
             if waiting >= limit:

@@ -144,8 +144,18 @@ WITH known AS (
   INSERT INTO inbox (session, key, kind, body) SELECT session, $2, $3, $4 FROM reserved RETURNING item
 )
 SELECT (SELECT n FROM waiting), EXISTS (SELECT FROM queued), EXISTS (SELECT FROM known),
-  (SELECT last_seq IS NOT NULL OR coalesce(taken, true) FROM known), (SELECT place FROM waiting)
+  (SELECT last_seq IS NOT NULL OR coalesce(taken, true) FROM known),
+  (SELECT last_seq IS NULL AND coalesce(taken, false) FROM known), (SELECT place FROM waiting)
 FROM sessions WHERE id = $1
+"""
+# A key whose item was taken back, so that no batch has it.
+FREE = """
+WITH s AS (SELECT key FROM sessions WHERE id = $1 FOR UPDATE), freed AS (
+  DELETE FROM keys k USING s, inbox i
+  WHERE k.session = s.key AND k.key = $2 AND k.last_seq IS NULL AND i.session = s.key AND i.key = $2 AND i.taken
+  RETURNING k.session
+)
+DELETE FROM inbox i USING freed WHERE i.session = freed.session AND i.key = $2 AND i.taken
 """
 WAITING = """
 SELECT i.item, i.key, i.kind, i.body FROM inbox i JOIN sessions s ON s.key = i.session
