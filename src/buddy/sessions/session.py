@@ -107,7 +107,7 @@ class Session:
     @property
     def broken(self) -> bool:
         """Whether the log refused a write: the session must be read from the log again before it is used."""
-        return self._broken
+        return self._broken or self.journal.failure is not None
 
     @broken.setter
     def broken(self, broken: bool) -> None:

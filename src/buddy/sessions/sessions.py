@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend, RereadingBackend, VerifiableBackend
 from buddy.capabilities import has
-from buddy.errors import LogError, ProtocolError, SessionElsewhere, ToolError
+from buddy.errors import BuddyError, LogError, ProtocolError, SessionElsewhere, ToolError, UserError
 from buddy.log.contract import Lease, RowFacts, SessionRecord
 from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
 from buddy.protocol.ids import is_id
@@ -77,6 +78,8 @@ class Sessions:
         self.opening: dict[str, asyncio.Task[Session]] = {}
         self.granted: dict[str, Lease] = {}
         """Leases that were taken before their sessions are opened."""
+        self._refused: set[str] = set()
+        """Sessions that could not be opened because the log refused a write; the heartbeat tries again."""
         self.copying: set[str] = set()
         """Copies of sessions that are being made here."""
         self._leaving: dict[str, asyncio.Task[None]] = {}
@@ -166,8 +169,14 @@ class Sessions:
         if opening is None:
             opening = asyncio.get_running_loop().create_task(self._load(session_id, model))
             self.opening[session_id] = opening
-            opening.add_done_callback(lambda _: self.opening.pop(session_id, None))
+            opening.add_done_callback(partial(self._on_opened, session_id))
         return await asyncio.shield(opening)
+
+    def _on_opened(self, session_id: str, opening: "asyncio.Task[Session]") -> None:
+        self.opening.pop(session_id, None)
+        if not opening.cancelled() and _was_refused(opening.exception()):
+            self._refused.add(session_id)
+            self._start_heartbeat()
 
     async def opened(self, session_id: str) -> Session | None:
         """The session, if it is open here, being opened, or about to be closed."""
@@ -202,7 +211,7 @@ class Sessions:
         for session_id in dict.fromkeys([*active, *await sessions_restoring(self.services)]):
             try:
                 recovered.append(await self.open(session_id))
-            except ProtocolError as error:
+            except BuddyError as error:
                 log.warning("%s is not recovered: %s", session_id, error)
         return recovered
 
@@ -288,14 +297,21 @@ class Sessions:
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            with suppress(LogError):  # a full disk; the next beat may find room
+            with suppress(BuddyError):  # a full disk; the next beat may find room
                 await self.services.log.renew(self.owner)
             self.forget_dormant()
-            for session in self.open_sessions:
-                if session.broken:
-                    # Otherwise its run would hang forever: its followers get no more events.
-                    with suppress(ProtocolError, LogError):
-                        await self.open(session.session_id)
+            # Otherwise their runs would hang forever: followers get no more events.
+            refused, self._refused = self._refused, set()
+            for session_id in {*refused, *(one.session_id for one in self.open_sessions if one.broken)}:
+                with suppress(BuddyError):
+                    await self.open(session_id)
+
+
+def _was_refused(error: BaseException | None) -> bool:
+    """Whether the log could not be written, which may pass: its disk is full, or another program locks it."""
+    if isinstance(error, ProtocolError):
+        return error.code == "STORAGE_FULL"
+    return isinstance(error, LogError | UserError)
 
 
 async def _rebuild(
