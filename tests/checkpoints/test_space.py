@@ -1,6 +1,7 @@
 """What checkpoints cost: contents that stay in the repository, packs, old checkpoints, and calls that write much."""
 
 import asyncio
+import errno
 import os
 import shutil
 import sqlite3
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from buddy.checkpoints.contract import CallKey, Scope
+from buddy.checkpoints.database import is_disk_full
 from buddy.checkpoints.limits import MIB, CheckpointLimits
 from buddy.checkpoints.listing import describe
 from buddy.checkpoints.reading import SETTLED_NS
@@ -141,3 +143,16 @@ async def test_old_checkpoints_go_once_a_day_without_a_restart(tmp_path: Path) -
         new = await workspace.call("echo two > text")
         kept = await workspace.checkpoints.changes([old.checkpoint, new.checkpoint])
         assert list(kept) == [new.checkpoint]
+
+
+def test_a_full_disk_is_distinguished_from_other_failures(tmp_path: Path) -> None:
+    small = sqlite3.connect(tmp_path / "small.db")
+    small.execute("PRAGMA max_page_count = 2")
+    small.execute("CREATE TABLE grown (data BLOB)")
+    with pytest.raises(sqlite3.OperationalError) as failed:
+        small.execute("INSERT INTO grown VALUES (zeroblob(100000))")
+    small.close()
+    assert is_disk_full(failed.value, tmp_path)
+    assert is_disk_full(OSError(errno.ENOSPC, "No space left on device"), tmp_path)
+    assert not is_disk_full(PermissionError(errno.EACCES, "Permission denied"), tmp_path)
+    assert not is_disk_full(sqlite3.OperationalError("no such table"), tmp_path)

@@ -1,19 +1,22 @@
 """A disk that is full for a while: sessions continue by themselves once there is room."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from buddy.daemon.runtime import unix_ms
-from buddy.errors import StorageFull
+from buddy.checkpoints.limits import MIB
+from buddy.daemon.runtime import RuntimeOverrides, unix_ms
+from buddy.errors import ProtocolError, StorageFull
 from buddy.log.contract import Batch, Lease
 from buddy.log.memory import MemoryLog
 from buddy.models.contract import TextDelta
 from buddy.protocol.events import AssistantToken, RunComplete, RunStarted, ToolOutput, ToolResult
+from buddy.protocol.file_requests import RestoreFiles, RestoreFilesReply
 from buddy.sessions import sessions as watch
 from tests.harness.models import StepModel, answer, asks_for, shell
-from tests.harness.runtime import checked_host
+from tests.harness.runtime import checked_host, scripted_host
 from tests.sessions.recovering import cut_after
 
 
@@ -104,3 +107,30 @@ async def test_a_run_that_could_not_be_recovered_at_the_start_goes_on_later(tmp_
         await filling
         await client.api.attach(session_id)
         assert (await client.wait_for(RunComplete)).summary == "complete"
+
+
+async def test_files_are_not_restored_without_room_to_record_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = StepModel(asks_for(shell("echo new > made")), answer())
+    overrides = RuntimeOverrides(provider=lambda _: model)
+    async with scripted_host(tmp_path, overrides=overrides) as host, host.client() as client:
+        session_id = await client.start(approval_policy="all")
+        await client.send("make something")
+        await client.wait_for(RunComplete)
+        found = os.statvfs(tmp_path)
+        low = os.statvfs_result((*found[:4], 189 * MIB // found.f_frsize, *found[5:]))
+
+        def statvfs(_: object) -> os.statvfs_result:
+            return low
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "statvfs", statvfs)
+            preview = await client.api.request(RestoreFiles(), RestoreFilesReply, session_id)
+            assert [file.path for file in preview.restored] == ["made"]
+            with pytest.raises(ProtocolError, match="less than 200 MiB") as refused:
+                await client.api.request(RestoreFiles(dry_run=False), RestoreFilesReply, session_id)
+        assert (refused.value.code, refused.value.retryable) == ("STORAGE_FULL", True)
+        assert (tmp_path / "made").exists()
+        await client.api.request(RestoreFiles(dry_run=False), RestoreFilesReply, session_id)
+        assert not (tmp_path / "made").exists()

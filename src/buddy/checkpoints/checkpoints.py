@@ -32,6 +32,10 @@ Result = TypeVar("Result")
 class CheckpointError(Exception):
     """The store cannot be used now."""
 
+    def __init__(self, message: str, *, is_disk_full: bool = False) -> None:
+        super().__init__(message)
+        self.is_disk_full = is_disk_full
+
 
 class Checkpoints:
     def __init__(self, state_dir: Path, limits: CheckpointLimits | None = None) -> None:
@@ -155,8 +159,11 @@ class Checkpoints:
             return await asyncio.shield(started)
         # Everything: a workspace may hold what nobody thought of (names, numbers, times), and a run must go on.
         except Exception as error:
+            from buddy.checkpoints.database import is_disk_full
+
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-            raise CheckpointError(f"the checkpoint store cannot be used: {reason}") from error
+            message, is_full = f"the checkpoint store cannot be used: {reason}", is_disk_full(error, self.folder)
+            raise CheckpointError(message, is_disk_full=is_full) from error
 
 
 def _make_private(folder: Path) -> Path:

@@ -4,6 +4,7 @@ Invariants: the file has mode 0600 in a directory of mode 0700. A newer program'
 put aside: what it could restore is lost, and that is reported where it matters, but no run fails because of it.
 """
 
+import errno
 import os
 import sqlite3
 import time
@@ -13,6 +14,8 @@ FILE = "checkpoints.db"
 VERSION = 2
 BUSY_SECONDS = 60.0
 """Longer than anybody looks at a workspace while holding the lock."""
+NEARLY_NOTHING = 1024 * 1024
+"""With less free space, SQLite cannot extend its own files."""
 
 _TABLES = """
 CREATE TABLE contents (id BLOB PRIMARY KEY, size INTEGER NOT NULL, data BLOB) STRICT;
@@ -106,3 +109,18 @@ def tick(db: sqlite3.Connection) -> int:
     """The next number of the store's clock."""
     [now] = db.execute("UPDATE counters SET value = value + 1 WHERE name = 'clock' RETURNING value").fetchone()
     return now
+
+
+def is_disk_full(error: Exception, folder: Path) -> bool:
+    """Whether an operation failed for lack of space; SQLite also reports that as a failed read, write or open."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if not isinstance(error, sqlite3.OperationalError):
+        return False
+    # Its text, because an error of Python's module itself has no code.
+    return "disk is full" in str(error) or _is_out_of_space(folder)
+
+
+def _is_out_of_space(folder: Path) -> bool:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize < NEARLY_NOTHING

@@ -42,6 +42,7 @@ MAX_CONTENTS = 512 * 1024
 MAX_WHOLE = 16 * 1024 * 1024
 """How long a diff may be that is available in full."""
 MIXED = "somebody else changed it between two calls"
+NO_ROOM = "less than 200 MiB of disk space is free, so nothing was restored; free some space and try again"
 BEYOND = "Not included: files outside the workspace, git's own directories, and what a shell command did elsewhere."
 
 
@@ -75,9 +76,13 @@ async def list_changes(
         if request.content:
             files = await _with_contents(services, found.changes, files)
     except CheckpointError as error:
-        raise ProtocolError("INTERNAL_ERROR", str(error), retryable=True) from error
+        raise _refusal(error) from error
     hide = services.scrubber.registered
     return ListChangesReply(_named_safely(files, hide), hide(_uncovered(found, coverage)))
+
+
+def _refusal(error: CheckpointError) -> ProtocolError:
+    return ProtocolError("STORAGE_FULL" if error.is_disk_full else "INTERNAL_ERROR", str(error), retryable=True)
 
 
 def _only(found: Combined, path: str | None, hide: Callable[[str], str]) -> Combined:
@@ -199,11 +204,13 @@ async def restore_files(session: Session, request: RestoreFiles, by: str) -> Res
         raise ProtocolError("INVALID_REQUEST", f"nothing can be restored: {session.files.why_off}")
     if not request.dry_run:
         session.runs.check_idle("restore files")
+        if not session.services.log.has_room():
+            raise ProtocolError("STORAGE_FULL", NO_ROOM, retryable=True)
         session.runs.held_for = "a restore"
     try:
         reply = await _restore(session, checkpoints, request, by)
     except CheckpointError as error:
-        raise ProtocolError("INTERNAL_ERROR", str(error), retryable=True) from error
+        raise _refusal(error) from error
     finally:
         if not request.dry_run:
             session.runs.held_for = ""
