@@ -12,13 +12,14 @@ from buddy.protocol import requests as ask
 from buddy.protocol.events import RunComplete
 from buddy.protocol.shapes import Shape
 from tests.harness.models import StepModel, answer
-from tests.harness.runtime import RuntimeClient, checked_host
+from tests.harness.runtime import RuntimeClient, RuntimeHost, checked_host
 
 
 class Compacting:
     """A client whose session is being compacted until `model_replies` is set."""
 
-    def __init__(self, client: RuntimeClient, model_replies: asyncio.Event) -> None:
+    def __init__(self, host: RuntimeHost, client: RuntimeClient, model_replies: asyncio.Event) -> None:
+        self.host = host
         self.client = client
         self.model_replies = model_replies
         self.compaction = self.request(ask.CompactSession(), ask.CompactSessionReply)
@@ -37,7 +38,7 @@ async def compacting(tmp_path: Path) -> AsyncGenerator[Compacting]:
         for number in range(6):
             run_id = await client.send(f"question {number} " * 40)
             await client.wait_for(RunComplete, lambda complete, run_id=run_id: complete.run_id == run_id)
-        scene = Compacting(client, model_replies)
+        scene = Compacting(host, client, model_replies)
         await model.waiting.wait()
         try:
             yield scene
@@ -52,6 +53,21 @@ async def test_other_requests_are_answered_during_a_compaction(tmp_path: Path) -
         assert (await api.request(ask.Ping(), ask.PingReply)).pong
         assert len((await api.request(ask.ListSessions(), ask.ListSessionsReply)).sessions) == 1
         assert not scene.compaction.done()
+
+
+async def test_a_session_is_not_deleted_during_a_compaction(tmp_path: Path) -> None:
+    async with compacting(tmp_path) as scene:
+        session_id = scene.client.session_id
+        async with scene.host.client() as other:
+            with pytest.raises(
+                ProtocolError, match="cannot delete the session while a compaction is active"
+            ) as refusal:
+                await other.api.request(ask.DeleteSession(), ask.DeleteSessionReply, session_id)
+            assert (refusal.value.code, refusal.value.retryable) == ("RUN_IN_PROGRESS", True)
+            scene.model_replies.set()
+            assert isinstance(await scene.compaction, ask.CompactSessionReply)
+            deleted = await other.api.request(ask.DeleteSession(), ask.DeleteSessionReply, session_id)
+            assert deleted.deleted
 
 
 async def test_a_session_keeps_the_order_of_its_requests(tmp_path: Path) -> None:

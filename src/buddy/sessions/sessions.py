@@ -217,9 +217,8 @@ class Sessions:
 
     async def delete(self, session_id: str) -> bool:
         session = self.live(session_id)
-        if session is not None and session.fold.run is not None:
-            raise ProtocolError("RUN_IN_PROGRESS", "cancel the active run first", retryable=True)
         if session is not None:
+            session.runs.check_idle("delete the session")
             del self.by_id[session_id]
             await session.close()
         lease = await self.acquire(session_id)
