@@ -80,7 +80,8 @@ REQUESTS: dict[str, RequestRow] = {
     "compact_session": RequestRow(
         ask.CompactSession, ask.CompactSessionReply, "driver", "open_session", takes_long=True
     ),
-    "get_snapshot": RequestRow(ask.GetSnapshot, ask.GetSnapshotReply, "observer", "open_session"),
+    # Opened by its handler, if that is possible; one that is not can be read nevertheless.
+    "get_snapshot": RequestRow(ask.GetSnapshot, ask.GetSnapshotReply, "observer", "session"),
     "read_events": RequestRow(ask.ReadEvents, ask.ReadEventsReply, "observer", "session", "read_events"),
     "read_blob": RequestRow(ask.ReadBlob, ask.ReadBlobReply, "observer", "session", "blobs"),
     "upload_blob": RequestRow(blobs.UploadBlob, blobs.UploadBlobReply, "driver", "open_session", "attachments"),
@@ -91,7 +92,7 @@ REQUESTS: dict[str, RequestRow] = {
     "list_decisions": RequestRow(ask.ListDecisions, ask.ListDecisionsReply, "user", capability="decisions"),
     "steer_run": RequestRow(queue.SteerRun, ask.AcceptedReply, "driver", "open_session", "steer"),
     "queue_message": RequestRow(queue.QueueMessage, queue.QueueMessageReply, "driver", "open_session", "queue"),
-    "list_queue": RequestRow(queue.ListQueue, queue.ListQueueReply, "observer", "open_session", "queue"),
+    "list_queue": RequestRow(queue.ListQueue, queue.ListQueueReply, "observer", "session", "queue"),
     "unqueue_message": RequestRow(queue.UnqueueMessage, queue.UnqueueMessageReply, "driver", "open_session", "queue"),
     # Neither is opened: a session that another process runs can be forked, and opening one to delete it would resume
     # its interrupted run.

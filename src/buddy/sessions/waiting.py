@@ -1,14 +1,24 @@
 """Messages that wait, seen and taken back by clients."""
 
 from buddy.errors import ProtocolError
+from buddy.log.contract import SessionRecord
 from buddy.protocol.shapes import WaitingMessage
-from buddy.sessions.inbox import StoredMessage
+from buddy.sessions.inbox import MessageQueue, StoredMessage
 from buddy.sessions.journal import Rows
+from buddy.sessions.past import read_past
 from buddy.sessions.session import Session
+from buddy.sessions.sessions import Sessions
 
 
-async def list_waiting(session: Session) -> tuple[WaitingMessage, ...]:
-    return tuple(item.shown() for item in await session.runs.inbox.waiting(session.fold.runs))
+async def list_waiting(sessions: Sessions, record: SessionRecord) -> tuple[WaitingMessage, ...]:
+    """From the log alone, unless the session is open here."""
+    session, services = sessions.live(record.session_id), sessions.services
+    if session is not None:
+        inbox, fold = session.runs.inbox, session.fold
+    else:
+        inbox = MessageQueue(services.log, record.session_id, services.scrubber)
+        fold = (await read_past(services.log, record.session_id, record.last_seq)).fold
+    return tuple(item.shown() for item in await inbox.waiting(fold.runs))
 
 
 async def take_back(session: Session, message_id: str) -> StoredMessage:

@@ -9,9 +9,9 @@ import msgspec
 from buddy.backends.contract import MeasuringBackend
 from buddy.capabilities import has
 from buddy.daemon.connection import PeerConnection
-from buddy.daemon.dispatch import Handlers, on_record, on_runtime, on_session
+from buddy.daemon.dispatch import Handlers, on_record, on_runtime
 from buddy.daemon.offered_endpoint import model_in_use
-from buddy.errors import ProtocolError, SessionElsewhere
+from buddy.errors import LogError, ProtocolError, SessionElsewhere
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.envelopes import Event
@@ -36,20 +36,27 @@ class ReadRequests:
 
     def handlers(self) -> Handlers:
         return {
-            "get_snapshot": on_session(ask.GetSnapshot, self.get_snapshot),
+            "get_snapshot": on_record(ask.GetSnapshot, self.get_snapshot),
             "read_events": on_record(ask.ReadEvents, self.read_events),
             "read_blob": on_record(ask.ReadBlob, self.read_blob),
             "list_approvals": on_runtime(ask.ListApprovals, self.list_approvals),
             "list_decisions": on_runtime(ask.ListDecisions, self.list_decisions),
         }
 
-    async def get_snapshot(self, _peer: PeerConnection, request: ask.GetSnapshot, session: Session) -> Shape:
+    async def get_snapshot(self, _peer: PeerConnection, request: ask.GetSnapshot, record: SessionRecord) -> Shape:
         if request.at_seq is not None:
-            last_seq = session.journal.last_seq
-            if request.at_seq > last_seq:
-                message = f"no event {request.at_seq} in this session; the last one is {last_seq}"
+            if request.at_seq > record.last_seq:
+                message = f"no event {request.at_seq} in this session; the last one is {record.last_seq}"
                 raise ProtocolError("INVALID_REQUEST", message)
-            return await snapshot_at(self._log, session.session_id, request.at_seq)
+            return await snapshot_at(self._log, record.session_id, request.at_seq)
+        try:
+            session = await self._sessions.open(record.session_id)
+        except SessionElsewhere:
+            raise
+        except (ProtocolError, LogError):
+            # It cannot be continued here now: its folder or its model is gone, or the disk is full.
+            last_seq = (await self._sessions.record(record.session_id)).last_seq
+            return await snapshot_at(self._log, record.session_id, last_seq)
         snapshot = session.snapshot()
         return ask.GetSnapshotReply(
             state=snapshot.state,

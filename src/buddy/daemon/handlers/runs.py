@@ -37,7 +37,7 @@ class RunRequests:
         return {
             "send_user_message": on_session(ask.SendUserMessage, self.send_user_message),
             "queue_message": on_session(queue.QueueMessage, self.queue_message),
-            "list_queue": on_session(queue.ListQueue, self.list_queue),
+            "list_queue": on_record(queue.ListQueue, self.list_queue),
             "unqueue_message": on_session(queue.UnqueueMessage, self.unqueue_message),
             "steer_run": on_session(queue.SteerRun, self.steer_run),
             "cancel_run": on_session(ask.CancelRun, self.cancel_run),
@@ -95,8 +95,8 @@ class RunRequests:
     async def cancel_run(self, peer: PeerConnection, request: ask.CancelRun, session: Session) -> Shape:
         return ask.CancelRunReply(True, await session.runs.cancel(request, peer.name))
 
-    async def list_queue(self, _peer: PeerConnection, _request: queue.ListQueue, session: Session) -> Shape:
-        return queue.ListQueueReply(await list_waiting(session))
+    async def list_queue(self, _peer: PeerConnection, _request: queue.ListQueue, record: SessionRecord) -> Shape:
+        return queue.ListQueueReply(await list_waiting(self._sessions, record))
 
     async def unqueue_message(self, _peer: PeerConnection, request: queue.UnqueueMessage, session: Session) -> Shape:
         found = await take_back(session, request.client_message_id)

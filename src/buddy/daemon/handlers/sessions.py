@@ -6,7 +6,7 @@ from buddy.daemon.handlers.host import Host
 from buddy.daemon.handlers.paths import check_path
 from buddy.daemon.offered_endpoint import adopt, renew_key
 from buddy.daemon.session_list import Watcher, query_of
-from buddy.errors import ProtocolError, SessionElsewhere, UserError
+from buddy.errors import LogError, ProtocolError, SessionElsewhere, UserError
 from buddy.log.contract import SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.shapes import Endpoint, Replay, Shape
@@ -145,7 +145,8 @@ class SessionRequests:
     async def _open_if_possible(self, session_id: str, by: str) -> Session | None:
         """The session where this process may write it; one that it cannot continue can still be read.
 
-        Another process may drive it, its folder or its model may be gone: none of that is a reason to hide its log.
+        Another process may drive it, its folder or its model may be gone, the disk may be full: none of that is a
+        reason to hide its log.
         """
         was_live = self._sessions.live(session_id) is not None
         try:
@@ -155,6 +156,8 @@ class SessionRequests:
         except ProtocolError as error:
             if error.code == "SESSION_NOT_FOUND":
                 raise
+            return None
+        except LogError:
             return None
         return session
 
