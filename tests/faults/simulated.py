@@ -13,7 +13,7 @@ from buddy.config.places import Places
 from buddy.config.settings import AgentSettings, Config, Profile
 from buddy.daemon.runtime import Runtime, RuntimeOverrides
 from buddy.errors import StorageFull, ToolError
-from buddy.log.contract import Batch
+from buddy.log.contract import Batch, Lease
 from buddy.log.memory import MemoryLog
 from buddy.log.owners import this_owner
 from buddy.models.script import Script
@@ -71,6 +71,15 @@ class SlowLog(MemoryLog):
         super().__init__(clock)
         self.full = False
         self._chance = chance
+
+    async def acquire(self, session_id: str, owner: str) -> Lease | None:
+        if self.full:
+            raise StorageFull("the simulated disk is full")
+        return await self.take_over(session_id, owner)
+
+    async def take_over(self, session_id: str, owner: str) -> Lease | None:
+        """What a crash comes to: it happens on a full disk, too."""
+        return await super().acquire(session_id, owner)
 
     async def append(self, batch: Batch) -> int:
         await asyncio.sleep(self._chance.choice((0, 0, 0.001, 0.02)))
@@ -214,7 +223,8 @@ class SimulatedRuntime(Runtime):
         for task in opening:
             task.cancel()
         for session in self.sessions.open_sessions:
-            policy = await self.log.acquire(session.session_id, this_owner())
+            assert isinstance(self.log, SlowLog)
+            policy = await self.log.take_over(session.session_id, this_owner())
             assert policy is not None, "the same process may always take its own session over"
             session.broken = True
         if opening:
