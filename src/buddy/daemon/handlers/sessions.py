@@ -122,8 +122,8 @@ class SessionRequests:
         children = await children_of(self._sessions, record.session_id)
         for session_id in (*children, record.session_id):  # before anything is deleted
             live = self._sessions.live(session_id)
-            if live is not None and live.fold.run is not None:
-                raise ProtocolError("RUN_IN_PROGRESS", f"cancel the active run of {session_id} first", retryable=True)
+            if live is not None:
+                live.runs.check_idle(f"delete {session_id}")
         for session_id in children:
             try:
                 await self._delete(session_id)
