@@ -140,7 +140,7 @@ class Core(Generic[Payload]):
             self._join_answered(self._joining.pop(request_id), payload, error)
             return
         pending = self._pending.pop(request_id, None)
-        self._note_attached(self._attaching.pop(request_id, None), payload)
+        self._note_attached(self._attaching.pop(request_id, None), payload, error)
         if pending is not None:
             pending.on_answer(RequestResult(payload, error))
 
@@ -172,13 +172,15 @@ class Core(Generic[Payload]):
         self._joining[request_id] = session_id
         self.outgoing.append(line)
 
-    def _note_attached(self, session_id: str | None, payload: Payload | None) -> None:
+    def _note_attached(self, session_id: str | None, payload: Payload | None, error: Exception | None) -> None:
         """After a gap, seqs may come that were seen before, with events that the log has lost."""
-        if session_id is not None and payload is not None and (seq := self._gap_end(payload)) is not None:
+        if session_id is None or payload is None or error is not None:
+            return
+        if (seq := self._gap_end(payload)) is not None:
             self._cursors[session_id] = seq - 1
 
     def _join_answered(self, session_id: str | None, payload: Payload | None, error: Exception | None) -> None:
-        self._note_attached(session_id, payload)
+        self._note_attached(session_id, payload, error)
         if session_id is None and payload is not None and error is None:
             self.welcome, spoken = payload, self._spoken_version(payload)
             if spoken != VERSION:
