@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from buddy.errors import ToolError
@@ -273,6 +273,7 @@ CONTENTS = st.lists(st.sampled_from(["a", "b", "c", "", "long line"]), max_size=
 @pytest.mark.needs("patch")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=CONTENTS, after=CONTENTS)
+@example(before="a\na\na\na\na\na\na\nb", after="a\na\na\nb\na\na\na\nb")
 def test_a_diff_applied_to_the_old_content_gives_the_new_one(tmp_path: Path, before: str, after: str) -> None:
     file = tmp_path / "file"
     file.write_text(before)

@@ -30,7 +30,12 @@ def diff(path: str, before: bytes | None, after: bytes, limit: int = LIMIT) -> s
 
 
 def _changed_part(before: bytes, after: bytes) -> tuple[int, bytes, bytes]:
-    """Both contents without the lines they begin and end with, except a few for context, and how many come before."""
+    """Both contents without the lines they begin and end with, except a few for context, and how many come before.
+
+    Short ones stay complete: lines that repeat may be matched in another way than their ends, and need context there.
+    """
+    if len(before) + len(after) <= _BLOCK:
+        return 0, before, after
     start = before.rfind(b"\n", 0, _count_same(before, after)) + 1
     same = _count_same_at_end(before, after, min(len(before), len(after)) - start)
     # A newline of the common end: what follows it is complete lines.
@@ -84,7 +89,7 @@ def _count_lines(content: bytes) -> int:
 
 
 def _hunks(old: list[str], new: list[str]) -> list[str]:
-    start, stop = _common(old, new)
+    start, stop = _common(old, new) if len(old) * len(new) > MAX_PAIRS else (0, 0)
     if (len(old) - start - stop) * (len(new) - start - stop) <= MAX_PAIRS:
         context = max(0, start - 3)
         tail = max(0, stop - 3)
