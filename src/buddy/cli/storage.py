@@ -57,7 +57,7 @@ def refuse_shared_log(options: Options) -> None:
 
 
 def check_state_dir(state_dir: Path) -> None:
-    """UserError if it is no directory that can be read; one that is missing is like an empty one, as before any use."""
+    """UserError unless it is a readable directory; a missing one counts as empty, as before first use."""
     try:
         os.scandir(state_dir).close()
     except FileNotFoundError:
@@ -256,9 +256,9 @@ def _delete(options: Options, families: list[Family]) -> tuple[list[Family], boo
 
 def _disk_full(state_dir: Path) -> UserError:
     if is_free(state_dir / DAEMON_LOCK):
-        hint = f"free a few MiB, such as {state_dir / 'memory.db'}*, which is rebuilt, and try again"
+        hint = f"free a few MiB (for example {state_dir / 'memory.db'}*, which is rebuilt), then try again"
     else:
-        hint = "buddy daemon stop, and try again: blobs can be removed first then"
+        hint = "run 'buddy daemon stop' and try again: without a daemon, blobs can be removed first"
     return UserError(f"the disk of {state_dir} is too full to delete more sessions", hint=hint, exit_code=75)
 
 

@@ -123,7 +123,7 @@ class SessionModel:
         return provider
 
     def _missing(self, resolved: Resolved, profile: str | None) -> str:
-        """The variable of the client's own key; no other key takes its place, least of all on the client's server."""
+        """The variable of the client's missing key. No other stands in for it, least of all on its server."""
         endpoint, keys = self.endpoint, self._models.keys
         if endpoint is None or not endpoint.keyed:
             return ""

@@ -176,9 +176,9 @@ class Dispatch:
         args = await take_turns(self._registry.parse_long(tool, arguments))
         intent = await tool.intent(args, run.place)
         tier = self._registry.tier_of(tool.name)
-        bound = lambda: at_once(digest_of(tool.name, arguments, intent, run.place))  # noqa: E731 - called later, if ever
-        if tier != "read-only" or len(arguments) > PART:
-            bound = await take_turns(digest_of(tool.name, arguments, intent, run.place))
+        digest = partial(digest_of, tool.name, arguments, intent, run.place)
+        is_needed = tier != "read-only" or len(arguments) > PART
+        bound = await take_turns(digest()) if is_needed else lambda: at_once(digest())
         return PreparedCall(tool, args, Question(call.item.call_id, tier, intent, bound, tool.name))
 
     async def _permit(self, run: Run, call: OpenCall, prepared: PreparedCall) -> PreparedCall:

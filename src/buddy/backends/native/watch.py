@@ -14,7 +14,7 @@ from buddy.protocol.events import Phase, Progress, Status, WarningRaised
 from buddy.tools.registry import Registry
 
 SUMMED_SINCE = 5
-"""Since which version of what runs record they report their phases once, and a repeated call not every time."""
+"""The recording version since which phases are summed over a run, and a repeated call is not reported every time."""
 HEARTBEAT_SECONDS = 5.0
 TOO_EARLY = 0.001  # a timer may fire a moment before its time
 REPEATS = 3

@@ -54,7 +54,7 @@ class RunRequests:
         session_id = session.session_id
         starts = await self._admit_message(session, request)
         attached = await self._attached(session, request.attachments)
-        if not peer.is_attached(session_id):  # who drives a session is no observer, of which there is a maximum
+        if not peer.is_attached(session_id):  # the limit on observers does not count drivers
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
         async with self._host.admission.run(session) if starts else nullcontext():
             request = replace(request, attachments=attached)

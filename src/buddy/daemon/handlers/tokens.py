@@ -41,7 +41,7 @@ class TokenRequests:
         if known is not None and known.session_id != record.session_id:
             peer.roles.require_owner(record.session_id, "revoke a token of another session")
         revoked = await self._tokens.revoke(hashed)
-        # Later than the response: the peer may have revoked its own token.
+        # After the response: the peer may be revoking its own token.
         for gone in (hashed, *revoked):
             asyncio.get_running_loop().call_soon(self._host.disconnect_token, gone)
         return ask.RevokeTokenReply(bool(revoked))
