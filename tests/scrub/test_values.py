@@ -8,7 +8,7 @@ import urllib.parse
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from buddy.scrub import MARK, Scrubber
@@ -298,6 +298,7 @@ noisy = st.lists(
 
 
 @given(noisy, st.lists(st.integers(0, 200), max_size=6))
+@example(["\n", "a", "^H", "aaaa", "^H", "\n", "aaaa"], [8])
 def test_any_noise_gives_the_same_in_any_chunks(parts: list[str], places: list[int]) -> None:
     scrubber, text = knowing("aaaaaaaa", "abababab"), "".join(parts)
     edges = sorted(place % (len(text) + 1) for place in places)

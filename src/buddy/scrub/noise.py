@@ -35,6 +35,7 @@ def _overstruck(depth: int) -> str:
 OVERSTRUCK = LazyPattern(f"{_overstruck(DEEPEST)}|{_NOISE}")
 _TAKEN_BACK = LazyPattern(rf"{_BACK}[^\s\x08]|{_NOISE}")
 _BACKSPACE = LazyPattern(_BACK)
+KINDS = frozenset({NOISE, OVERSTRUCK, _TAKEN_BACK})
 _OPEN = LazyPattern(
     rf"(?:(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_BODY}\x1b?|(?:\x1b\[|\x9b){_ARGUMENTS}|\x1b[ -/]{{0,4}}+"
     rf"|(?:\^\[|\\{_SPELLED})(?:{_COLOUR})?|\^|\\(?:x[01]?|u0{{0,3}}1?|03?)?)\Z"
@@ -49,6 +50,13 @@ _LONGEST = 2100
 def kinds_of_noise(text: str) -> tuple[LazyPattern, ...]:
     """What to remove from a text with noise, each on its own, so that the values inside it show."""
     return (NOISE, OVERSTRUCK, _TAKEN_BACK) if has_backspace(text) else (NOISE,)
+
+
+def only_noise(text: str, kinds: frozenset[LazyPattern]) -> frozenset[LazyPattern]:
+    """Those of the kinds that remove the text entirely."""
+    if not text or not kinds:
+        return kinds
+    return frozenset(noise for noise in kinds if noise.match(text) and not noise.sub("", text))
 
 
 def has_backspace(text: str) -> bool:

@@ -13,7 +13,7 @@ from buddy.scrub.noise import has_noise
 from buddy.scrub.pieces import FIRST_WIDE, LONGEST_LINE, LONGEST_WORD, ArmourRows, forced_cut, is_wide, wide_start
 from buddy.scrub.safe_cuts import SafeCuts
 from buddy.scrub.token_formats import DASHES
-from buddy.scrub.values import Values
+from buddy.scrub.values import UNWRAPPED, Values, wrapped_after
 from buddy.steps import Steps, at_once
 
 _HELD = 256
@@ -51,7 +51,7 @@ class ValueStream:
         self._values = values
         self._held = ""
         self._covered = 0
-        self._wrapped = False
+        self._wrapped = UNWRAPPED
         self._enough = 0  # how much must be held before it is worth to look again
 
     def feed(self, text: str) -> Steps[str]:
@@ -89,22 +89,22 @@ class ValueStream:
         *parts, self._held = self._held.split(MARK)
         masked: list[str] = []
         for part in parts:
-            out, _ = yield from self._values.mask_part(part, len(part), self._covered, wrapped=self._wrapped)
+            out, _ = yield from self._values.mask_part(part, len(part), self._covered, self._wrapped)
             masked += (out, MARK)
-            self._covered, self._wrapped = 0, False
+            self._covered, self._wrapped = 0, UNWRAPPED
         return "".join(masked)
 
     def _pass(self, cut: int) -> str:
         out, self._held = self._held[:cut], self._held[cut:]
-        self._wrapped = out.endswith("\n") if out else self._wrapped
+        self._wrapped = wrapped_after(out, self._wrapped)
         return out
 
     def _release(self, cut: int) -> Steps[str]:
         if cut == 0:
             return ""
-        masking = self._values.mask_part(self._held, cut, self._covered, wrapped=self._wrapped)
+        masking = self._values.mask_part(self._held, cut, self._covered, self._wrapped)
         out, self._covered = yield from masking
-        self._wrapped = self._held[cut - 1] == "\n"
+        self._wrapped = wrapped_after(self._held[:cut], self._wrapped)
         self._held = self._held[cut:]
         return out
 

@@ -16,13 +16,24 @@ from buddy.scrub.encodings import MIN_LENGTH, forms
 from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import MARK, Span
 from buddy.scrub.multi_search import SKIPPED, MultiSearch, three_characters
-from buddy.scrub.noise import DEEPEST, OVERSTRUCK, has_noise, kinds_of_noise, open_noise
+from buddy.scrub.noise import DEEPEST, KINDS, OVERSTRUCK, has_noise, kinds_of_noise, only_noise, open_noise
 from buddy.steps import Steps, at_once
 
 NOISE_WITHIN = 16 * 1024
 """How much noise a value may have inside: more would have to be held back without end."""
 
 _BREAK = LazyPattern(r"\r?\n")
+
+Wrapped = frozenset[LazyPattern]
+"""Without which kinds of noise a text begins a line. The kinds differ in what they remove after the line break."""
+UNWRAPPED: Wrapped = frozenset()
+_AFTER_BREAK: Wrapped = KINDS | {_BREAK}
+
+
+def wrapped_after(text: str, before: Wrapped) -> Wrapped:
+    """What follows this text begins a line, as far as the text ends with a line break, or with one and noise."""
+    newline = text.rfind("\n")
+    return only_noise(text[newline + 1 :], _AFTER_BREAK if newline >= 0 else before)
 
 
 class Values:
@@ -58,20 +69,20 @@ class Values:
         return noisy and any(self._search.any_in(noise.sub("", part)) for noise in kinds_of_noise(part))
 
     def mask(self, text: str) -> str:
-        if self.empty or not self.may_hold(text, noisy=has_noise(text)) or not any(self._hits(text, wrapped=False)):
+        if self.empty or not self.may_hold(text, noisy=has_noise(text)) or not any(self._hits(text)):
             return text
         return MARK.join(at_once(self.mask_part(part, len(part)))[0] for part in text.split(MARK))
 
-    def mask_part(self, part: str, cut: int, covered: int = 0, *, wrapped: bool = False) -> Steps[tuple[str, int]]:
+    def mask_part(self, part: str, cut: int, covered: int = 0, wrapped: Wrapped = UNWRAPPED) -> Steps[tuple[str, int]]:
         """Mask what starts before `cut`, in a part without marks whose first `covered` characters are hidden already.
 
-        `wrapped` says that a line break precedes the part. Returns the text up to the cut, and how many characters
+        `wrapped` says whether a line break precedes the part. Returns the text up to the cut, and how many characters
         after it are hidden as well.
         """
         pieces: list[str] = []
         done = covered
         hits: list[Span] = []
-        for hit in self._hits(part, wrapped=wrapped):
+        for hit in self._hits(part, wrapped):
             hits.append(hit)
             yield
         for start, end in sorted(hits):
@@ -92,14 +103,16 @@ class Values:
         if open_mark == size:
             return held
         # Once complete, the mark wins over values that reach into it: they can't be decided before it is.
-        reaching = (start for start, end in sorted(self._hits(part, wrapped=False)) if end > open_mark)
+        reaching = (start for start, end in sorted(self._hits(part)) if end > open_mark)
         return min(held, next(reaching, held))
 
-    def _hits(self, part: str, *, wrapped: bool) -> Iterator[Span]:
-        yield from self._find(part, _without_breaks(part), _BREAK, wrapped=wrapped)
+    def _hits(self, part: str, wrapped: Wrapped = UNWRAPPED) -> Iterator[Span]:
+        yield from self._find(part, _without_breaks(part), _BREAK, wrapped=_BREAK in wrapped)
         # Besides, not instead: what looks like noise may be the beginning of a value.
-        for noise in kinds_of_noise(part) if has_noise(part) else ():
-            yield from self._find(part, noise.sub("", part), noise, wrapped=wrapped)
+        kinds = kinds_of_noise(part) if has_noise(part) else ()
+        # Without noise in the part, only those that begin a line where the part as it is does not.
+        for noise in kinds or (() if _BREAK in wrapped else wrapped):
+            yield from self._find(part, noise.sub("", part), noise, wrapped=noise in wrapped)
 
     def _find(self, part: str, joined: str, removed: LazyPattern, *, wrapped: bool) -> Iterator[Span]:
         """The values in a part of which something was removed."""
