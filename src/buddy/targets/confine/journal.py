@@ -17,6 +17,7 @@ from buddy.targets.confine.devices import restore_devices
 from buddy.targets.confine.new_repositories import set_aside_names, set_aside_new
 from buddy.targets.confine.repositories import placeholder_content
 from buddy.targets.confine.sharing import exclusive_use, is_marked, keep_mark, one_at_a_time
+from buddy.targets.confine.spare_directories import SpareDirectories
 from buddy.targets.confine.tree import Repositories, tree_of
 
 FOLDER = "confined"
@@ -45,6 +46,7 @@ class Began(Struct, frozen=True, tag="began"):
 class Journal:
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / FOLDER
+        self.spares = SpareDirectories(self._folder)
         self._opened = -1
 
     def note(self, entry: Made | Began) -> None:
@@ -59,15 +61,6 @@ class Journal:
         """Nothing is left to clean up."""
         if self._opened >= 0:
             os.ftruncate(self._opened, 0)
-
-
-def has_leftovers(state_dir: Path) -> bool:
-    """Whether an earlier process may have left something; cheap."""
-    try:
-        with os.scandir(state_dir / FOLDER) as entries:
-            return any(entry.stat().st_size for entry in entries)
-    except OSError:
-        return False
 
 
 def clean_up(state_dir: Path) -> list[str]:
@@ -87,11 +80,12 @@ def clean_up(state_dir: Path) -> list[str]:
     return done
 
 
-def remove_placeholder(place: str, content: bytes | None) -> None:
+def remove_placeholder(place: str, content: bytes | None, spares: SpareDirectories | None = None) -> None:
     """Remove it, with what another process put into it, if it is what was made: anything else stays."""
     with suppress(OSError), keep_mark(os.path.dirname(place)):  # noqa: PTH120 - plain text
         if content is None:
-            _remove_directory(place)
+            if spares is None or not spares.keep(place):
+                _remove_directory(place)
         elif read_regular(place, len(content) + 1) == content:
             os.unlink(place)  # noqa: PTH108 - plain text
 

@@ -84,7 +84,8 @@ class Placeholders:
                 self._journals.add(journal)
                 journal.note(Made(place, None if content is None else content.decode()))
             if content is None:
-                os.mkdir(place)  # noqa: PTH102 - plain text
+                if journal is None or not journal.spares.take(place):
+                    os.mkdir(place)  # noqa: PTH102 - plain text
             else:
                 with open(place, "xb") as file:  # noqa: PTH123 - plain text
                     file.write(content)
@@ -128,10 +129,11 @@ class Placeholders:
         """What another process still uses is left to that process, or to the next command here."""
         for journal in self._journals:
             journal.clear()
+        spares = next((journal.spares for journal in self._journals), None)
         busy = tuple(use.root for use in self._uses.values() if not use.become_exclusive())
         for place, content in [*reversed(self._places.items())]:
             if not any(is_below(place, root) for root in busy):
-                remove_placeholder(place, content)
+                remove_placeholder(place, content, spares)
                 del self._places[place]
         for root, place in ((root, place) for root in busy for place in self._places if is_below(place, root)):
             content = self._places[place]
