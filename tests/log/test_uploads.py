@@ -14,7 +14,7 @@ from buddy.log.contract import Batch, Log
 from buddy.log.postgres.postgres import PostgresLog
 from buddy.log.sqlite import SqliteLog
 from buddy.log.usage import upload_bytes
-from buddy.protocol.envelopes import event_of
+from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import AssistantToken
 from tests.harness.clock import ManualClock
 from tests.log.records import OTHER, SESSION, started
@@ -117,6 +117,31 @@ async def test_what_one_session_lets_go_stays_for_the_other(log: Log, age: Age) 
     await age()
     await log.delete(OTHER)
     assert not await is_kept(log)
+
+
+async def test_a_prune_lets_go_of_what_only_pruned_events_named(log: Log, age: Age) -> None:
+    lease, other = await started(log, SESSION), await started(log, OTHER)
+    contents = [b"pruned", b"named again", b"of both", b"kept"]
+    pruned, again, both, kept = [await log.put_blob(content) for content in contents]
+
+    def naming(session_id: str, seq: int, *blobs: str) -> Event:
+        body = AssistantToken(text="", blobs={str(at): blob for at, blob in enumerate(blobs)})
+        return event_of(body, session_id=session_id, seq=seq, ts=1)
+
+    await log.append(Batch(OTHER, other.epoch, 0, [naming(OTHER, 1, both)]))
+    first = [naming(SESSION, 1, pruned, again), naming(SESSION, 2, both, pruned)]
+    await log.append(Batch(SESSION, lease.epoch, 0, first))
+    await log.append(Batch(SESSION, lease.epoch, 2, [naming(SESSION, 3, again, kept)]))
+    await age()
+    assert await log.prune(lease, 2) == 2
+    await log.sweep_blobs()
+    assert [await log.has_blob(SESSION, blob) for blob in (pruned, again, both, kept)] == [True] * 4
+    assert await log.prune(lease, 3) == 3
+    await log.sweep_blobs()
+    assert [await log.has_blob(SESSION, blob) for blob in (pruned, again, both, kept)] == [False, True, False, True]
+    assert await log.has_blob(OTHER, both)
+    found = [await log.read_blob(blob) for blob in (pruned, again, both, kept)]
+    assert found == [None, *((content, len(content)) for content in contents[1:])]
 
 
 async def test_a_sweep_takes_nothing_from_a_message_that_names_it_meanwhile(log: Log, age: Age) -> None:

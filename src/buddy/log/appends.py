@@ -14,6 +14,7 @@ from buddy.log.batches import blobs_named, names_blob
 from buddy.log.contract import Batch
 from buddy.log.database import Cursor, Database, Value
 from buddy.log.rows import HOUR_MS, set_facts
+from buddy.log.upload_rows import name_blobs
 from buddy.log.writer import DeferredRefusal
 
 # Many rows per statement: most of a single row's cost is the statement around it.
@@ -181,8 +182,8 @@ def _approval_state(db: Database, approval_id: str, session_id: str | None) -> s
 def _name_blobs(db: Database, batches: list[tuple[Batch, int, int]]) -> None:
     if names_blob([event for batch, _, _ in batches for event in batch.events]):
         for batch, key, _ in batches:
-            for blob in set[str]().union(*map(blobs_named, batch.events)):
-                db.execute("INSERT OR IGNORE INTO blob_refs VALUES (?, ?)", (blob, key))
+            for event in batch.events:
+                name_blobs(key, event.seq, blobs_named(event), db)
 
 
 def _execute(cursor: Cursor, statements: Sequence[tuple[int, str]], rows: Sequence[tuple[Value, ...]]) -> None:

@@ -33,7 +33,7 @@ _HELD_MS = 24 * 3600 * 1000
 
 
 class _Session:
-    """A session's rows. `events[0]` has the seq `record.first_seq`."""
+    """A session's rows. `events[0]` has the seq `record.first_seq`; `blobs` have the last seq that names each."""
 
     def __init__(self, record: SessionRecord, owner: str) -> None:
         self.record = record
@@ -44,7 +44,7 @@ class _Session:
         self.claims: set[tuple[str, int]] = set()
         self.approvals: dict[str, ApprovalRecord] = {}
         self.inbox: dict[str, InboxItem] = {}
-        self.blobs: set[str] = set()
+        self.blobs: dict[str, int] = {}
         self.held: set[str] = set()
         self.is_complete = True
 
@@ -136,6 +136,9 @@ class MemoryLog:
             for known in session.approvals.values()
             if known.state == "pending" or (run_id is not None and known.run_id >= run_id)
         }
+        pruned = {blob for blob, last_seq in session.blobs.items() if last_seq < first_seq}
+        session.blobs = {blob: seq for blob, seq in session.blobs.items() if blob not in pruned}
+        self._drop_blobs(pruned)
         return first_seq
 
     def _last_seq(self, session_id: str) -> int:
@@ -210,7 +213,7 @@ class MemoryLog:
         user, facts = session.record.user or "", session.record.facts
         self._spent[user, facts.day] = self._spent.get((user, facts.day), 0.0) + facts.day_cost_usd
         self._tokens = {key: token for key, token in self._tokens.items() if token.session_id != session_id}
-        self._drop_blobs(session.blobs | session.held)
+        self._drop_blobs(session.blobs.keys() | session.held)
         self._waiters.wake(session_id)
         return True
 
@@ -301,7 +304,7 @@ class MemoryLog:
 
     async def has_blob(self, session_id: str, blob: str) -> bool:
         session = self._sessions.get(session_id)
-        return session is not None and blob in session.blobs | session.held
+        return session is not None and (blob in session.blobs or blob in session.held)
 
     async def hold_blob(self, session_id: str, blob: str) -> None:
         self._session(session_id).held.add(blob)
@@ -317,7 +320,7 @@ class MemoryLog:
 
     def _drop_blobs(self, blobs: set[str]) -> None:
         """Remove those that no session has."""
-        kept = set[str]().union(*(other.blobs | other.held for other in self._sessions.values()))
+        kept = set[str]().union(*(other.blobs.keys() | other.held for other in self._sessions.values()))
         for blob in blobs - kept:
             self._blobs.pop(blob, None)
 
@@ -374,4 +377,4 @@ def _write(session: _Session, batch: Batch, now: int) -> None:
         asked = session.approvals[decision.approval_id]
         session.approvals[decision.approval_id] = msgspec.structs.replace(asked, state=decision.state)
     session.inbox = {key: item for key, item in session.inbox.items() if item.item_id not in batch.taken}
-    session.blobs.update(*(blobs_named(event) for event in batch.events))
+    session.blobs.update({blob: event.seq for event in batch.events for blob in blobs_named(event)})

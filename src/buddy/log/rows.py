@@ -23,7 +23,7 @@ from buddy.log.contract import (
 )
 from buddy.log.database import Database
 from buddy.log.owners import is_alive
-from buddy.log.upload_rows import disown_blobs
+from buddy.log.upload_rows import disown_blobs, disown_pruned_blobs
 from buddy.protocol.codes import Role
 from buddy.protocol.envelopes import Event
 from buddy.protocol.shapes import BootTime, Repo
@@ -115,6 +115,7 @@ def prune(lease: Lease, before_seq: int, db: Database) -> tuple[int, bool]:
     first_seq = _delete_part(key, min(end, first_seq + PART), db)
     if is_done:
         _delete_rows_of_runs(key, first_seq, db)
+        disown_pruned_blobs(key, first_seq, db)
     return first_seq, is_done
 
 

@@ -130,8 +130,13 @@ DROP INDEX sessions_of_user;
 CREATE INDEX sessions_of_user ON sessions (user, used_hour) WHERE user IS NOT NULL;
 """
 
+# The last event that names a blob. What was named before is kept with its session, as nothing tells which event it was.
+_NINTH = """
+ALTER TABLE blob_refs ADD COLUMN seq INTEGER NOT NULL DEFAULT 9223372036854775807;
+"""
+
 # The script at index N migrates a database from version N to N + 1. Never change a released one.
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH, _NINTH)
 
 
 def open_database(path: Path, busy_seconds: float = BUSY_SECONDS, use: StateUse | None = None) -> Database:

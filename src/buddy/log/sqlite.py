@@ -183,6 +183,7 @@ class SqliteLog:
         while True:
             first_seq, is_done = await self._write(partial(rows.prune, lease, before_seq), long=True)
             if is_done:
+                await self._discard_blobs()
                 return first_seq
 
     def _last_seq(self, session_id: str) -> int:

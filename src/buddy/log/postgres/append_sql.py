@@ -42,7 +42,7 @@ a AS (
 ),
 d AS (SELECT * FROM unnest($34::int[], $35::text[], $36::text[], $37::text[]) AS d(n, id, state, decided_by)),
 t AS (SELECT * FROM unnest($38::int[], $39::bigint[]) AS t(n, item)),
-r AS (SELECT * FROM unnest($40::int[], $41::text[]) AS r(n, blob)),
+r AS (SELECT * FROM unnest($40::int[], $41::text[], $42::bigint[]) AS r(n, blob, seq)),
 refused AS (
   SELECT k.n FROM k JOIN b ON b.n = k.n JOIN sessions s ON s.id = b.id
     JOIN keys x ON x.session = s.key AND x.key = k.key WHERE x.last_seq IS NOT NULL
@@ -79,8 +79,9 @@ taken AS (
   WHERE x.item = t.item AND x.session = heads.key
 ),
 named AS (
-  INSERT INTO blob_refs (blob, session) SELECT DISTINCT r.blob, heads.key FROM r JOIN heads ON heads.n = r.n
-  ON CONFLICT DO NOTHING
+  INSERT INTO blob_refs AS x (blob, session, seq)
+  SELECT r.blob, heads.key, max(r.seq) FROM r JOIN heads ON heads.n = r.n GROUP BY r.blob, heads.key
+  ON CONFLICT (blob, session) DO UPDATE SET seq = greatest(x.seq, excluded.seq)
 )"""
 
 APPEND = _BATCHES + _HEADS % "" + _ANSWER

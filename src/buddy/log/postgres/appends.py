@@ -229,7 +229,7 @@ def _rows_of(numbered: "list[tuple[int, Batch]]") -> list[list[Column]]:
     ]
     taken = [(number, item) for number, batch in numbered for item in batch.taken]
     named = _blobs_of(numbered)
-    tables = ((keys, 3), (claims, 4), (asked, 8), (decided, 4), (taken, 2), (named, 2))
+    tables = ((keys, 3), (claims, 4), (asked, 8), (decided, 4), (taken, 2), (named, 3))
     return [_columns(rows, width) for rows, width in tables]
 
 
@@ -252,9 +252,10 @@ def _blobs_of(numbered: "list[tuple[int, Batch]]") -> list[tuple[object, ...]]:
     if not names_blob([event for _, batch in numbered for event in batch.events]):
         return []
     return [
-        (number, blob)
+        (number, blob, event.seq)
         for number, batch in numbered
-        for blob in sorted(set[str]().union(*map(blobs_named, batch.events)))
+        for event in batch.events
+        for blob in sorted(blobs_named(event))
     ]
 
 

@@ -36,7 +36,7 @@ AND (r.blob IN (SELECT id FROM gone) OR NOT EXISTS (SELECT FROM blobs b WHERE b.
 TOUCH = "UPDATE blobs SET stored_at = clock_timestamp() WHERE id = $1"
 HOLD = """
 WITH held AS (SELECT key FROM sessions WHERE id = $2),
-  stored AS (INSERT INTO blob_refs SELECT $1, -key FROM held ON CONFLICT DO NOTHING)
+  stored AS (INSERT INTO blob_refs (blob, session) SELECT $1, -key FROM held ON CONFLICT DO NOTHING)
 SELECT key FROM held
 """
 EXPIRE = """
@@ -49,7 +49,7 @@ WITH old AS (
     AND position(convert_to(r.blob, 'UTF8') IN i.body) > 0
   ) RETURNING r.blob
 )
-INSERT INTO blob_refs SELECT DISTINCT blob, 0 FROM gone ON CONFLICT DO NOTHING
+INSERT INTO blob_refs (blob, session) SELECT DISTINCT blob, 0 FROM gone ON CONFLICT DO NOTHING
 """
 
 

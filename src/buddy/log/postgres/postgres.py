@@ -157,6 +157,7 @@ class PostgresLog:
         found = await self.writes.repeat(rows.PRUNE, *values, timeout=_LONG_SECONDS)
         if not found:
             raise Fenced(f"{lease.session_id} is not held under epoch {lease.epoch} any more")
+        await self.blobs.sweep()
         return found[0][0]
 
     # --- sessions and leases ---

@@ -85,7 +85,9 @@ WITH head AS (
 ), asked AS (
   DELETE FROM approvals a USING remaining r
   WHERE a.session = r.key AND a.state <> 'pending' AND (r.run_id IS NULL OR a.run_id COLLATE "C" < r.run_id)
-)
+), pruned AS (
+  DELETE FROM blob_refs x USING head WHERE x.session = head.key AND x.seq < head.first_seq RETURNING x.blob
+), unowned AS (INSERT INTO blob_refs (blob, session) SELECT DISTINCT blob, 0 FROM pruned ON CONFLICT DO NOTHING)
 SELECT first_seq FROM head
 """
 
@@ -108,7 +110,7 @@ WITH gone AS (
   i AS (DELETE FROM inbox x USING gone WHERE x.session = gone.key),
   t AS (DELETE FROM tokens x USING gone WHERE x.session = gone.key),
   r AS (DELETE FROM blob_refs x USING gone WHERE x.session IN (gone.key, -gone.key) RETURNING x.blob),
-  unowned AS (INSERT INTO blob_refs SELECT DISTINCT blob, 0 FROM r ON CONFLICT DO NOTHING)
+  unowned AS (INSERT INTO blob_refs (blob, session) SELECT DISTINCT blob, 0 FROM r ON CONFLICT DO NOTHING)
 SELECT count(*) FROM gone
 """
 

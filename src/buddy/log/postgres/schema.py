@@ -89,8 +89,13 @@ _FOURTH = """
 CREATE TABLE turns (name text PRIMARY KEY, owner text NOT NULL, until bigint NOT NULL) WITH (fillfactor = 50);
 """
 
+# The last event that names a blob. What was named before, or by an older node, is kept with its session.
+_FIFTH = """
+ALTER TABLE blob_refs ADD COLUMN seq bigint NOT NULL DEFAULT 9223372036854775807;
+"""
+
 # The script at index N migrates a database from version N to N + 1. Never change a released one.
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 OLDEST = 1
 """The version of the oldest node that may write to the newest schema: raise it where a migration is not additive."""
 
