@@ -23,6 +23,7 @@ from buddy.targets.confine.new_repositories import existing, set_aside_names, se
 from buddy.targets.confine.operations import STATES
 from buddy.targets.confine.repositories import DIRS, FILES, configured_paths, placeholder_content, protected_in
 from buddy.targets.confine.sharing import WorkspaceUse, has_mark, is_marked, keep_mark, mark_placeholder, one_at_a_time
+from buddy.targets.confine.spare_directories import SpareDirectories
 from buddy.targets.confine.tree import MARKS, Repositories, is_bare, tree_of
 from buddy.targets.protected_names import GUARDED, HOME_DIRS, HOME_FILES, REPLACED
 
@@ -75,6 +76,7 @@ class Placeholders:
         self._uses: dict[str, WorkspaceUse] = {}
         self._places: dict[str, bytes | None] = {}
         self._journals: set[Journal] = set()
+        self._spares: SpareDirectories | None = None
         self._lock = Lock()  # plans are created in threads
 
     def make(self, place: str, journal: Journal | None, *, is_dir: bool) -> None:
@@ -82,6 +84,7 @@ class Placeholders:
         with self._lock, suppress(FileExistsError), keep_mark(os.path.dirname(place)):  # noqa: PTH120 - plain text
             if journal is not None:
                 self._journals.add(journal)
+                self._spares = journal.spares
                 journal.note(Made(place, None if content is None else content.decode()))
             if content is None:
                 if journal is None or not journal.spares.take(place):
@@ -129,11 +132,10 @@ class Placeholders:
         """What another process still uses is left to that process, or to the next command here."""
         for journal in self._journals:
             journal.clear()
-        spares = next((journal.spares for journal in self._journals), None)
         busy = tuple(use.root for use in self._uses.values() if not use.become_exclusive())
         for place, content in [*reversed(self._places.items())]:
             if not any(is_below(place, root) for root in busy):
-                remove_placeholder(place, content, spares)
+                remove_placeholder(place, content, self._spares)
                 del self._places[place]
         for root, place in ((root, place) for root in busy for place in self._places if is_below(place, root)):
             content = self._places[place]
