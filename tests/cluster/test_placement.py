@@ -5,6 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.harness.installed import need_services
+
+need_services("temporalio")
+
 from buddy.cluster.contract import Load
 from buddy.cluster.postgres import PostgresPlacement
 from buddy.cluster.temporal import Callbacks, TemporalPlacement

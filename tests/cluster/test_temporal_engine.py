@@ -3,6 +3,10 @@
 import asyncio
 import uuid
 
+from tests.harness.installed import need_services
+
+need_services("temporalio")
+
 from buddy.cluster.temporal_engine import EngineRole, TemporalEngine, version_key
 from buddy.cluster.temporal_workflow import Attempt, Outcome
 from buddy.config.fleet import TemporalSettings

@@ -1,6 +1,7 @@
 """Programs that a test needs: where one is missing the test is skipped, but not in CI if CI installs it."""
 
 import functools
+import importlib.util
 import os
 import re
 import shutil
@@ -18,6 +19,15 @@ def need(*programs: str) -> None:
             if os.environ.get("CI") and program in installed_by_ci():
                 pytest.fail(f"{reason}, but .ci/run installs it")
             pytest.skip(reason)
+
+
+def need_services(package: str) -> None:
+    """Skip the module that calls it before its imports unless `make services` was run; in CI, which runs it, fail."""
+    if importlib.util.find_spec(package) is None:
+        reason = f"needs the package {package}: make services"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason, allow_module_level=True)
 
 
 @functools.cache
