@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable
 from pathlib import Path
@@ -147,7 +148,10 @@ def launch(options: Options) -> bool:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if asyncio.run(_is_running(options)):
-            return child.poll() is None
+            is_ours = child.poll() is None
+            # A client that outlives the daemon takes note of its end: otherwise a zombie would be left.
+            threading.Thread(target=child.wait, daemon=True).start()
+            return is_ours
         # If it lost the race for the lock, wait for the daemon that has it.
         if child.poll() is not None and (child.returncode != TAKEN or is_free(lock)):
             hint = _last_line(output, "hint: ") or f"see {output}, and buddy doctor"
