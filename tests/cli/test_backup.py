@@ -204,6 +204,16 @@ def test_a_damaged_undo_store_is_left_out_and_said(tmp_path: Path) -> None:
     assert daemon.run("exec", "-c", "count").code == 0
 
 
+def test_a_file_whose_name_is_not_text_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path)
+    assert daemon.run("exec", "count").code == 0
+    Path(os.fsdecode(os.fsencode(daemon.state_dir) + b"/caf\xe9")).touch()
+    refused = daemon.run("backup", str(tmp_path / "copy"))
+    assert refused.code == 64
+    assert "error: 'caf\\udce9' is not UTF-8 text\nhint: rename it" in refused.err
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("copy")] == []
+
+
 @pytest.mark.parametrize("path", ["a\\u0000b", "other"])
 def test_a_manifest_that_names_nothing_useful_is_refused(tmp_path: Path, path: str) -> None:
     daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"

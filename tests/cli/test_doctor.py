@@ -3,11 +3,14 @@
 import asyncio
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -289,6 +292,17 @@ def test_the_model_that_make_local_installs_is_known(home: Home) -> None:
     config.write_text('[models.local]\napi_base_url = "http://127.0.0.1:9"\nmodel = "m"\n')
     assert "takes its name" in home.run("doctor").out
     assert "replaces the built-in model" in home.run("model", "list").err
+
+
+def test_checkpoints_of_a_newer_buddy_are_named(home: Home) -> None:
+    home.script(shell("echo one > words"), {"text": "done"})
+    assert home.run("exec", "write", "--approve", "all", "--sandbox", "host").code == 0
+    assert "ok    checkpoints" in home.run("doctor").out
+    [store] = home.state.glob("checkpoints/*.db")
+    with closing(sqlite3.connect(store)) as db:
+        db.execute("PRAGMA user_version = 99")
+    shown = home.run("doctor").out
+    assert re.search(r"warn  checkpoints .*a newer Buddy wrote it \(version 99, this one reads \d+\)", shown), shown
 
 
 def test_a_daemon_that_cannot_start_on_a_full_disk_says_so(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -324,6 +325,15 @@ def test_arguments_that_are_not_text_exit_64(home: Home) -> None:
     done = home.script({"text": "hi"}).sh("buddy exec $'caf\\xe9'")
     assert done.code == 64
     assert "not UTF-8" in done.err
+
+
+@pytest.mark.parametrize(
+    "command", ["session list", "session show 1", "changes", "undo --yes", "exec -c go", "exec go"]
+)
+def test_a_directory_whose_name_is_not_text_exits_64(home: Home, command: str) -> None:
+    done = home.script({"text": "hi"}).sh(f"mkdir $'caf\\xe9' && cd $'caf\\xe9' && buddy {command}")
+    assert done.code == 64
+    assert re.search(r"error: .*caf\\udce9'? is not UTF-8 text\nhint: ", done.err), done.err
 
 
 def test_a_session_that_a_living_process_runs_exits_75(home: Home) -> None:

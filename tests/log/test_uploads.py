@@ -45,6 +45,10 @@ def make_old(state_dir: Path) -> None:
         os.utime(path, (then, then))
 
 
+def names_of_files(state_dir: Path) -> list[str]:
+    return [path.name for path in state_dir.glob("blobs/*/*/*")]
+
+
 async def bring(log: Log, session_id: str = SESSION) -> None:
     await log.hold_blob(session_id, BLOB)
     assert await log.put_blob(CONTENT) == BLOB
@@ -142,6 +146,20 @@ async def test_a_prune_lets_go_of_what_only_pruned_events_named(log: Log, age: A
     assert await log.has_blob(OTHER, both)
     found = [await log.read_blob(blob) for blob in (pruned, again, both, kept)]
     assert found == [None, *((content, len(content)) for content in contents[1:])]
+
+
+async def test_what_was_too_recent_at_a_deletion_goes_with_a_later_process(state_dir: Path, clock: ManualClock) -> None:
+    first = SqliteLog.open(state_dir, clock)
+    lease = await started(first, SESSION)
+    blob = await first.put_blob(CONTENT)
+    event = event_of(AssistantToken(text="", blobs={"text": blob}), session_id=SESSION, seq=1, ts=1)
+    await first.append(Batch(SESSION, lease.epoch, 0, [event]))
+    await first.delete(SESSION)
+    await first.close()
+    assert names_of_files(state_dir) == [blob], "another process may be about to name it"
+    make_old(state_dir)
+    await SqliteLog.open(state_dir, clock).close()
+    assert names_of_files(state_dir) == []
 
 
 async def test_a_sweep_takes_nothing_from_a_message_that_names_it_meanwhile(log: Log, age: Age) -> None:

@@ -85,7 +85,7 @@ def _open(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("BEGIN IMMEDIATE")
         [version] = db.execute("PRAGMA user_version").fetchone()
-        _check_version(version)
+        check_version(version)
         for statements in _UPGRADES[version:]:
             for statement in statements.split(";\n"):
                 db.execute(statement)
@@ -98,7 +98,7 @@ def _open(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _check_version(version: int) -> None:
+def check_version(version: int) -> None:
     if version > VERSION:
         raise NewerStore(f"a newer Buddy wrote it (version {version}, this one reads {VERSION})")
     if version < 0:

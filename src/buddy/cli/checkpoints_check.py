@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from buddy.checkpoints.checkpoints import FOLDER
-from buddy.checkpoints.database import FILE
+from buddy.checkpoints.database import FILE, NewerStore, check_version
 from buddy.checkpoints.limits import MIB
 from buddy.checkpoints.pins import own_size
 from buddy.cli.doctor_check import Check
@@ -21,6 +21,8 @@ def check_checkpoints(state_dir: Path, settings: CheckpointSettings) -> Check:
     try:
         count, size = _count(folder / FILE)
         used = -(-(size + own_size(folder)) // MIB)
+    except NewerStore as error:
+        return Check("checkpoints", "warn", f"{folder}: {error}; this one undoes nothing", "upgrade Buddy")
     except (sqlite3.Error, OSError) as error:
         damaged = getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
         hint = "what it could restore is lost; new checkpoints go to a new one" if damaged else "check the disk"
@@ -32,6 +34,8 @@ def _count(path: Path) -> tuple[int, int]:
     """How many checkpoints there are, and the size of what they keep; nothing is changed."""
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)
     try:
+        [version] = db.execute("PRAGMA user_version").fetchone()
+        check_version(version)
         [count] = db.execute("SELECT count(*) FROM checkpoints").fetchone()
         [size] = db.execute("SELECT coalesce(sum(size), 0) FROM contents").fetchone()
     finally:

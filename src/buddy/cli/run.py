@@ -27,6 +27,10 @@ def run(arguments: "Sequence[str]") -> int:
         return _report(error.message, error.detail or "", code)
     except BuddyError as error:
         return _report(str(error), "", 75 if isinstance(error, StorageFull) else 1)
+    except UnicodeEncodeError as error:
+        if error.encoding != "utf-8":
+            raise
+        return _report(f"{_undecodable_part(error)!a} is not UTF-8 text", "rename it, or use another directory", 64)
     except BrokenPipeError:
         # The reader of our output is gone; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -45,6 +49,12 @@ def _check_text(arguments: "Sequence[str]") -> None:
             argument.encode()
         except UnicodeEncodeError:
             raise UserError(f"{argument!a} is not UTF-8 text", hint="pipe the prompt in: … | buddy exec -") from None
+
+
+def _undecodable_part(error: UnicodeEncodeError) -> str:
+    """The name of a file that the system gave us, without what it was put into."""
+    before, after = error.object[: error.start], error.object[error.start :]
+    return before[max(before.rfind('"'), before.rfind("\n")) + 1 :] + after.partition('"')[0].partition("\n")[0]
 
 
 def _run_command(options: Options) -> int:

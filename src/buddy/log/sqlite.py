@@ -6,12 +6,15 @@ separate read-only connection and never wait for the writer; several processes m
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import apsw
 from msgspec import Raw
 
+from buddy.errors import BuddyError
 from buddy.log import rows, session_search, upload_rows
 from buddy.log.appends import Appends
 from buddy.log.batches import check_shape
@@ -104,6 +107,8 @@ class SqliteLog:
             raise
 
     async def close(self) -> None:
+        with suppress(BuddyError, OSError, apsw.Error):  # left to the next process
+            await self._discard_blobs()
         self._reader.close()
         self._waiters.wake_all()
         await self._writer.close()
