@@ -2,11 +2,15 @@
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
 from buddy.cli.session import ago
+from tests.harness.daemon import Daemon
+from tests.harness.files import contents_of
 from tests.harness.home import Home
+from tests.harness.processes import wait_until
 from tests.harness.scripts import shell
 
 TALK = (shell("echo out; echo err >&2; exit 3", "I look."), {"text": "It failed."})
@@ -125,6 +129,22 @@ def test_a_copy_has_a_name_of_its_own(home: Home) -> None:
     head, *rows = home.run("session", "list").out.splitlines()
     names = [row[head.index("PROMPT") :] for row in rows]
     assert sorted(names) == ["write the docs", "write the docs (fork)"]
+
+
+def test_nothing_that_a_deleted_session_said_is_left_in_the_state_directory(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path)
+    with daemon:
+        for words in ("the zebrafish swims", "another"):
+            assert daemon.run("exec", words).code == 0
+        wait_until(lambda: daemon.run("memory", "search", "zebrafish").out != "", "the words to be remembered")
+        assert any(b"zebrafish" in content for content in contents_of(daemon.state_dir))
+        listed = json.loads(daemon.run("session", "list", "--json").out)["sessions"]
+        assert daemon.run("session", "delete", listed[1]["sessionId"]).code == 0
+        wait_until(
+            lambda: not any(b"zebrafish" in content for content in contents_of(daemon.state_dir)),
+            "the words to be gone",
+        )
+    assert sorted(path.name for path in daemon.state_dir.iterdir() if path.name.endswith(("-wal", "-shm"))) == []
 
 
 @pytest.mark.parametrize("action", ["show", "export", "delete"])

@@ -70,6 +70,19 @@ async def test_a_day_costs_no_more_than_its_cap_whoever_spends_it(tmp_path: Path
         assert cost_today(daemon) >= 1.5, "the log knows it, deleted sessions included"
 
 
+def test_a_session_that_is_deleted_and_imported_again_costs_once(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, script=SCRIPT)
+    with daemon:
+        assert daemon.run("exec", "spend it").code == 0
+        (tmp_path / "sessions.ndjson").write_text(daemon.run("session", "export", "last").out)
+        assert daemon.run("session", "delete", "last").code == 0
+        assert cost_today(daemon) == 1.0
+        assert daemon.run("session", "import", str(tmp_path / "sessions.ndjson")).code == 0
+        assert cost_today(daemon) == 1.0
+        assert daemon.run("exec", "-c", "spend it").code == 0
+        assert cost_today(daemon) == 2.0
+
+
 async def test_runs_at_the_same_time_share_the_cap(tmp_path: Path) -> None:
     with Daemon(tmp_path, script=SCRIPT, limits={"cost_usd_per_day": 2.5}) as daemon:
         async with wire_client(daemon) as client:

@@ -156,12 +156,12 @@ def _prune(options: Options) -> int:
         # One that was used while the question was open stays.
         families = _unchanged(state_dir, planned.families, removal) if is_wanted else []
         chosen, is_full = _remove(options, families, removal) if families else ([], False)
-    freed = max(0, before.total - measure(state_dir).total)
+    freed = size if options.dry_run else max(0, before.total - measure(state_dir).total)
     if options.json:
         shown = {"dryRun": options.dry_run, "removed": list(map(_plain, chosen)), "freed": freed}
         print(json.dumps(shown))
     elif options.dry_run:
-        print(f"{plural(len(chosen), 'session')} would be removed, {format_size(size)}", file=sys.stderr)
+        print(f"{plural(len(chosen), 'session')} would be removed, {format_size(freed)}", file=sys.stderr)
     else:
         print(f"removed {plural(len(chosen), 'session')}; {format_size(freed)} less on the disk", file=sys.stderr)
     if is_full:

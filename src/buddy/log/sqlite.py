@@ -188,6 +188,7 @@ class SqliteLog:
         while True:
             first_seq, is_done = await self._write(partial(rows.prune, lease, before_seq), long=True)
             if is_done:
+                self._writer.erase_soon()
                 await self._discard_blobs()
                 return first_seq
 
@@ -236,6 +237,7 @@ class SqliteLog:
             key, is_done = begun
             while not is_done:
                 is_done = await self._write(partial(rows.delete_part, key), long=True)
+            self._writer.erase_soon()
             await self._discard_blobs()
         return begun is not None
 

@@ -34,6 +34,8 @@ from buddy.log.schema import BUSY_SECONDS, explain
 
 CHECKPOINT = 2000
 """Pages in the write-ahead log at which it is checkpointed."""
+ERASE_MILLISECONDS = 100
+"""How long erasing waits for readers, while nobody can write."""
 
 Result = TypeVar("Result")
 
@@ -55,6 +57,7 @@ class Writer:
         self._is_due = False  # whether the loop is going to look at the waiting jobs
         self._is_handed_over = False  # whether the thread has the connection
         self._pages = 0
+        self._must_erase = False
         self._busy_milliseconds = round(busy_seconds * 1000)
         db.set_wal_hook(self._note_pages)
 
@@ -74,6 +77,12 @@ class Writer:
         if not self._is_due and not self._is_handed_over:
             self._write_soon(loop)
         return future
+
+    def erase_soon(self) -> None:
+        """Empty the write-ahead log, in which deleted rows could still be read."""
+        self._must_erase = True
+        if self._loop is not None and not self._is_handed_over and not self._is_closed:
+            self._hand_to_thread([], _nothing)
 
     async def close(self) -> None:
         """Run what was submitted, then close the connection and end the thread."""
@@ -160,7 +169,9 @@ class Writer:
         while task := self._tasks.get():
             group, act = task
             act(group)
-            if self._pages >= CHECKPOINT:
+            if self._must_erase:
+                self._erase()
+            elif self._pages >= CHECKPOINT:
                 self._check_point()
             # A closed loop has no waiters left.
             with contextlib.suppress(RuntimeError):
@@ -213,6 +224,15 @@ class Writer:
         self._pages = 0
         with contextlib.suppress(apsw.Error):
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _erase(self) -> None:
+        self._must_erase = False
+        self._pages = 0
+        self._db.set_busy_timeout(ERASE_MILLISECONDS)
+        # A reader that is in the way keeps it until the next checkpoint.
+        with contextlib.suppress(apsw.Error):
+            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._db.set_busy_timeout(self._busy_milliseconds)
 
     def _undo(self, group: "list[_Job]", error: Exception) -> None:
         """A job failed with a bug rather than a refusal: run each job alone, so that the others succeed."""

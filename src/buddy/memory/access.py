@@ -51,10 +51,11 @@ class IndexAccess:
     async def close(self) -> None:
         if self._opening is not None:
             await asyncio.wait([self._opening])
-        if self._index is not None:
-            await self.write(self._index.close)
+        # The one that writes comes last: only it can remove the write-ahead log.
         if self._search is not None:
             await self.read(self._search.close)
+        if self._index is not None:
+            await self.write(self._index.close)
         self._writer.shutdown(wait=False)
         self._reader.shutdown(wait=False)
 

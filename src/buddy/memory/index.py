@@ -6,9 +6,10 @@ was forgotten stays forgotten as long as the file exists. Everything here blocks
 
 import hashlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import apsw
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -97,6 +98,7 @@ class Index:
         with self._writing():
             self._db.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", found)
             self._remove([chunk])
+        self._erase_log()
         return True
 
     def forget_session(self, session: str, *, exists: bool = True) -> int:
@@ -113,6 +115,8 @@ class Index:
                     "DO UPDATE SET forgotten = 1",
                     (session,),
                 )
+        if chunks:
+            self._erase_log()
         return len(chunks)
 
     # --- vectors ---
@@ -145,6 +149,12 @@ class Index:
             self._db.executemany("DELETE FROM unembedded WHERE chunk = ?", [(chunk,) for chunk, _ in vectors])
 
     # --- internals ---
+
+    def _erase_log(self) -> None:
+        """Empty the write-ahead log, in which forgotten texts could still be read."""
+        # A search of another process that is under way keeps it until the next checkpoint.
+        with suppress(apsw.Error):
+            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     @contextmanager
     def _writing(self) -> Generator[None]:

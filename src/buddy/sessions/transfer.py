@@ -146,7 +146,7 @@ async def _record_of(session: ImportedSession) -> SessionRecord:
         first_seq=session.events[0].seq,
         last_seq=0,
         title=row.title,
-        facts=row.facts,
+        facts=replace(row.facts, day=0, day_cost_usd=0.0),  # it was not spent here, or is counted already
     )
     return _as_listed(record, session.row) if session.row else record
 
