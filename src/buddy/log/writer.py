@@ -169,9 +169,7 @@ class Writer:
         while task := self._tasks.get():
             group, act = task
             act(group)
-            if self._must_erase:
-                self._erase()
-            elif self._pages >= CHECKPOINT:
+            if self._must_erase or self._pages >= CHECKPOINT:
                 self._check_point()
             # A closed loop has no waiters left.
             with contextlib.suppress(RuntimeError):
@@ -220,18 +218,12 @@ class Writer:
             self._deferred.drop()
 
     def _check_point(self) -> None:
-        """Checkpoint the write-ahead log, as far as no reader still needs its pages."""
-        self._pages = 0
-        with contextlib.suppress(apsw.Error):
-            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-
-    def _erase(self) -> None:
-        self._must_erase = False
-        self._pages = 0
+        """Checkpoint the write-ahead log, as far as no reader still needs its pages; erase it if it has to be."""
+        must_erase, self._must_erase, self._pages = self._must_erase, False, 0
+        mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if must_erase else apsw.SQLITE_CHECKPOINT_PASSIVE
         self._db.set_busy_timeout(ERASE_MILLISECONDS)
-        # A reader that is in the way keeps it until the next checkpoint.
         with contextlib.suppress(apsw.Error):
-            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._db.wal_checkpoint(mode=mode)
         self._db.set_busy_timeout(self._busy_milliseconds)
 
     def _undo(self, group: "list[_Job]", error: Exception) -> None:
@@ -244,19 +236,10 @@ class Writer:
             self._process([job])
 
     def _fail(self, group: "list[_Job]", error: Exception) -> None:
-        explained = self._explain(error)
+        explained = _explain(self._db, self._path, error)
         self._roll_back()
         for job in group:
             job.fail(explained)
-
-    def _explain(self, error: Exception) -> Exception:
-        if isinstance(error, DeferredRefusal):
-            return error.refusal
-        if _is_disk_full(self._db, error):
-            full = StorageFull(f"the disk of {self._path.parent} is full: {error}")
-            full.__cause__ = error
-            return full
-        return explain(error, self._path) if isinstance(error, apsw.Error) else error
 
     def _roll_back(self) -> None:
         if self._deferred:
@@ -265,6 +248,16 @@ class Writer:
         if self._db.in_transaction:
             with contextlib.suppress(apsw.Error):
                 self._db.execute("ROLLBACK")
+
+
+def _explain(db: Database, path: Path, error: Exception) -> Exception:
+    if isinstance(error, DeferredRefusal):
+        return error.refusal
+    if _is_disk_full(db, error):
+        full = StorageFull(f"the disk of {path.parent} is full: {error}")
+        full.__cause__ = error
+        return full
+    return explain(error, path) if isinstance(error, apsw.Error) else error
 
 
 def _is_disk_full(db: Database, error: Exception) -> bool:
