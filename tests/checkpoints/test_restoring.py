@@ -2,13 +2,14 @@
 
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from buddy import faults
+from buddy.checkpoints.entries import Change
 from buddy.checkpoints.reading import Folder
 from tests.checkpoints.trees import picture
 from tests.checkpoints.workspace import Workspace
@@ -122,3 +123,52 @@ async def test_what_was_moved_stays_if_its_old_place_is_taken(tmp_path: Path) ->
         _, conflicts = await workspace.undo(ended.changes, "text")
         assert (conflicts, (workspace.root / "text").read_text()) == ([], "precious\n")
         assert not (workspace.root / "moved").exists()
+
+
+MIXED = (
+    "rm -r inner && echo now a file > inner; rm text && mkdir text && echo in > text/in; chmod 500 closed; "
+    "rm link && mkdir link; mkdir -p new/deep && echo made > new/deep/file; rm -r gone; echo more >> kept"
+)
+
+
+class Killed(BaseException):
+    """What a signal would have done."""
+
+
+async def test_a_restore_that_ends_after_any_step_is_finished_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a directory takes the place of a file, or changes its mode: that takes several steps."""
+    async with Workspace(tmp_path) as workspace:
+        workspace.sh(
+            "umask 022; mkdir -p inner/deep gone/empty closed && echo one > inner/one && echo two > inner/deep/two && "
+            "echo text > text && echo in > closed/in && ln -s text link && echo kept > kept"
+        )
+        first = picture(workspace.root)
+        ended = await workspace.call(f"umask 022; {MIXED}")
+        second = picture(workspace.root)
+        undo = ended.changes
+        redo = [Change(change.path, change.after, change.before) for change in undo]
+        killed = 0
+        for step in range(1, 100):
+            left = iter(range(step))
+
+            def count(point: str, left: Iterator[int] = left) -> None:
+                if point in ("restore.step", "restore.written") and next(left, None) is None:
+                    raise Killed
+
+            changes, wanted = (undo, first) if step % 2 else (redo, second)
+            plan = await workspace.checkpoints.plan(workspace.scope(), changes, frozenset(), lambda _: None)
+            assert plan.conflicts == ()
+            monkeypatch.setattr(faults, "reached", count)
+            try:
+                await workspace.carry_out(plan)
+            except Killed:
+                killed += 1
+            monkeypatch.undo()
+            for checkpoint, _, _ in await workspace.checkpoints.unfinished():
+                _, conflicts = await workspace.checkpoints.restore(checkpoint, workspace.scope())
+                assert conflicts == []
+                await workspace.checkpoints.report(checkpoint)
+            assert picture(workspace.root) == wanted, step
+        assert killed > 20

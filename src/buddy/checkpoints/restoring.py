@@ -19,6 +19,9 @@ from buddy.checkpoints.planning import CHANGED, NOT_EMPTY, NOT_KEPT, current_ent
 from buddy.checkpoints.reading import Folder
 from buddy.checkpoints.workspace import Workspace
 
+PRIVATE = 0o700
+"""The mode of a directory until everything in it is restored; one that exists gets at least this."""
+
 
 def carry_out(workspace: Workspace, contents: Contents, steps: Sequence[Change], most: int) -> list[Conflict]:
     """Do what is not done yet; returns what could not be done. A path that somebody changed meanwhile is left alone."""
@@ -32,6 +35,8 @@ def carry_out(workspace: Workspace, contents: Contents, steps: Sequence[Change],
             continue
         if is_same(now, step.before):
             due.append(step)
+        elif _is_half_done(now, step):
+            due.append(Change(step.path, now, step.after))
         else:
             problems.append(Conflict(step.path, CHANGED))
     folder = Folder(workspace.root, most)
@@ -47,6 +52,16 @@ def carry_out(workspace: Workspace, contents: Contents, steps: Sequence[Change],
     finally:
         folder.close()
     return problems
+
+
+def _is_half_done(now: Entry | None, step: Change) -> bool:
+    """Whether a restore that ended in the middle can have left it so: what takes several steps has states between."""
+    if step.after is None:
+        return False
+    if now is None:
+        return step.before is not None and _changes_kind(step)
+    modes = {PRIVATE, step.after.mode | PRIVATE}
+    return _is_directory(now) and _is_directory(step.after) and now.mode in modes
 
 
 Action = Callable[[Folder, Contents, Change, Entry | None], None]
@@ -84,7 +99,7 @@ def _depth(step: Change) -> int:
 
 def _open_up(folder: Folder, _contents: Contents, step: Change, _checked: Entry | None) -> None:
     if step.after is not None:
-        _chmod(folder, step.path, step.after.mode | 0o700)
+        _chmod(folder, step.path, step.after.mode | PRIVATE)
 
 
 def _set_mode(folder: Folder, _contents: Contents, step: Change, _checked: Entry | None) -> None:
@@ -112,7 +127,7 @@ def _remove(folder: Folder, _contents: Contents, step: Change, checked: Entry | 
 
 def _make_directory(folder: Folder, _contents: Contents, step: Change, _checked: Entry | None) -> None:
     with suppress(FileExistsError), folder.parent_of(step.path) as (directory, name):
-        os.mkdir(name, 0o700, dir_fd=directory)
+        os.mkdir(name, PRIVATE, dir_fd=directory)
 
 
 def _write(folder: Folder, contents: Contents, step: Change, checked: Entry | None) -> None:
