@@ -204,6 +204,24 @@ def test_a_damaged_undo_store_is_left_out_and_said(tmp_path: Path) -> None:
     assert daemon.run("exec", "-c", "count").code == 0
 
 
+@pytest.mark.slow
+def test_damage_is_never_called_a_full_disk(tmp_path: Path) -> None:
+    """SQLite calls the disk full when a number that is damaged is the highest possible one."""
+    daemon = Daemon(tmp_path)
+    for words in ("long", "count", "read", "make it"):
+        daemon.run("exec", words, "--approve", "all", "--sandbox", "host")
+    whole = (daemon.state_dir / "buddy.db").read_bytes()
+    refused: list[str] = []
+    for part in range(1, 40):
+        at = part * len(whole) // 40
+        (daemon.state_dir / "buddy.db").write_bytes(whole[:at] + b"\xff" * 8192 + whole[at + 8192 :])
+        done = daemon.run("backup", str(tmp_path / f"copy{part}"))
+        assert done.code in (0, 64), done.err
+        refused += [done.err] if done.code else []
+    assert all("is damaged" in one for one in refused)
+    assert any("disk is full" in one for one in refused), "the case is tried"
+
+
 def test_a_file_whose_name_is_not_text_is_named_and_nothing_is_left(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     assert daemon.run("exec", "count").code == 0

@@ -162,6 +162,19 @@ async def test_what_was_too_recent_at_a_deletion_goes_with_a_later_process(state
     assert names_of_files(state_dir) == []
 
 
+async def test_a_damaged_blob_is_as_if_it_were_missing(sqlite: SqliteLog, state_dir: Path) -> None:
+    blob = await sqlite.put_blob(b"words " * 1000)
+    [name] = names_of_files(state_dir)
+    assert name == f"{blob}.z"
+    damage(state_dir)
+    assert await sqlite.read_blob(blob) is None
+
+
+def damage(state_dir: Path) -> None:
+    for path in state_dir.glob("blobs/*/*/*"):
+        path.write_bytes(b"damaged")
+
+
 async def test_a_sweep_takes_nothing_from_a_message_that_names_it_meanwhile(log: Log, age: Age) -> None:
     await started(log, SESSION)
     for _ in range(20):

@@ -27,7 +27,7 @@ from buddy.cli.settings import places_of
 from buddy.cli.storage import check_state_dir, format_size, refuse_shared_log
 from buddy.errors import UserError
 from buddy.log.database import connect, connect_reader, direct
-from buddy.log.schema import BUSY_SECONDS, explain, open_reader
+from buddy.log.schema import BUSY_SECONDS, explain, is_disk_full, open_reader
 from buddy.log.state_use import DAEMON_LOCK, LOCK, check_restored
 from buddy.log.usage import DATABASE
 from buddy.terminal.phrases import plural
@@ -204,7 +204,11 @@ def _copy_database(path: Path, copy: Path, *, clears_owners: bool = False) -> No
             source.execute("VACUUM INTO ?", (direct(copy),))
         finally:
             source.close()
-    except (apsw.FullError, apsw.IOError) as error:
+    except apsw.FullError as error:
+        if is_disk_full(copy.parent):
+            raise explain(error, copy) from error
+        raise apsw.CorruptError(f"{error}, though the disk is not") from error  # of a number that is the highest
+    except apsw.IOError as error:
         raise explain(error, copy) from error
     except apsw.BusyError as error:
         raise explain(error, path) from error

@@ -27,6 +27,7 @@ from buddy.terminal.escape import escape, escape_json, one_line
 from buddy.terminal.phrases import plural
 
 WIDTH = 240
+MAX_NUMBER = 2**63 - 1
 CATCH_UP_SECONDS = 10.0
 
 Action = Callable[[Memory, Options, UserError | None], Awaitable[int]]
@@ -106,7 +107,7 @@ async def _forget(found: Memory, options: Options, unknown: UserError | None) ->
         forgotten = f"forgot {plural(count, 'snippet')} of {escape(options.session)}"
         print(f"{forgotten}; the session is not indexed again", file=sys.stderr)
         return 0
-    if options.chunk is None or not await found.forget(options.chunk):
+    if options.chunk is None or options.chunk > MAX_NUMBER or not await found.forget(options.chunk):
         raise UserError(f"nothing is remembered under {options.chunk}", exit_code=1)
     print(f"forgot {options.chunk}", file=sys.stderr)
     return 0

@@ -72,7 +72,9 @@ async def exported_lines(client: Client, session_id: str, row: SessionSummary | 
         for blob in sorted(blobs_named(event_in(line)) - sent):
             sent.add(blob)
             content = await _read_blob(client, session_id, blob)
-            if content is not None:
+            if content is None:
+                print(f"warning: blob {blob} of {session_id} is missing and not exported", file=sys.stderr)
+            else:
                 yield msgspec.json.encode(BlobLine(session_id, blob, base64.b64encode(content).decode()))
         yield bytes(line)
 

@@ -7,6 +7,7 @@ so nothing a client sends becomes a path. What compression makes shorter is stor
 import asyncio
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import time
@@ -17,6 +18,7 @@ from buddy.errors import StorageFull
 from buddy.log.room import is_full
 from buddy.log.statedir import make_private_dir
 
+_log = logging.getLogger("buddy.log")
 _ID = re.compile(r"[0-9a-f]{64}")
 # A blob is stored before the event that names it, so a recent one may be about to be named.
 _GRACE_SECONDS = 60.0
@@ -127,7 +129,11 @@ def _sync_dir(path: Path) -> None:
 def _read_part(paths: tuple[Path, Path], offset: int, limit: int | None) -> tuple[bytes, int] | None:
     plain, compressed = paths
     with contextlib.suppress(FileNotFoundError):
-        content = zlib.decompress(compressed.read_bytes())
+        try:
+            content = zlib.decompress(compressed.read_bytes())
+        except zlib.error as error:
+            _log.warning("%s is damaged (%s): what it had is treated as missing", compressed, error)
+            return None
         return content[offset:][: None if limit is None else max(limit, 0)], len(content)
     with contextlib.suppress(FileNotFoundError), plain.open("rb") as file:
         total = os.fstat(file.fileno()).st_size

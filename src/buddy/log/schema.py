@@ -192,7 +192,7 @@ def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
     return db
 
 
-def _is_full(directory: Path) -> bool:
+def is_disk_full(directory: Path) -> bool:
     """Whether nothing more can be written: SQLite reports that of its shared memory as a failed read or write."""
     try:
         found = os.statvfs(directory)
@@ -212,7 +212,7 @@ def explain(error: apsw.Error, path: Path) -> Exception:
             )
         case apsw.FullError():
             return UserError(f"the disk of {path.parent} is full", hint="free some space and try again", exit_code=75)
-        case apsw.IOError() if _is_full(path.parent):
+        case apsw.IOError() if is_disk_full(path.parent):
             return UserError(f"the disk of {path.parent} is full", hint="free some space and try again", exit_code=75)
         case apsw.IOError():
             return UserError(f"{path} cannot be read or written ({error})", hint="check the disk", exit_code=75)
