@@ -1,0 +1,42 @@
+"""Where things are on the page, and how large: what the browser says of its own boxes."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.console.browser import Console, OtherClient
+
+pytestmark = pytest.mark.slow
+
+Box = dict[str, float]
+
+
+def boxes(found: Locator) -> list[Box]:
+    boxes: Any = found.evaluate_all("found => found.map(one => one.getBoundingClientRect().toJSON())")
+    return boxes
+
+
+def test_marks_are_thin_and_the_head_of_a_diff_has_no_frame(window: Console, other: OtherClient) -> None:
+    session_id = other.start("write it")
+    window.open(session_id)
+    window.page.get_by_role("button", name="Approve", exact=True).click()
+    expect(window.timeline.locator(".end")).to_be_visible()
+    window.page.get_by_role("button", name="Time travel").click()
+    expect(window.page.locator(".mark.approval")).to_have_count(1)
+    assert all(box["width"] <= 3 and box["height"] <= 10 for box in boxes(window.page.locator(".mark")))
+    window.page.get_by_role("tab", name="Changes").click()
+    head = window.page.locator(".diff-line.file").first
+    expect(head).to_have_text("--- /dev/null")
+    expect(head).to_have_css("border-top-width", "0px")
+
+
+def test_the_result_of_a_check_wraps(window: Console, other: OtherClient) -> None:
+    session_id = other.start()
+    window.open(session_id)
+    checks = [{"id": "the tests pass " * 20, "check": "true"}]
+    message = {"sessionId": session_id, "clientMessageId": "msg_check", "text": "say it", "acceptanceCriteria": checks}
+    other.ask("send_user_message", message, session_id)
+    expect(window.timeline.locator(".end")).to_be_visible()
+    [entry, result] = boxes(window.timeline.locator(".entry.check, .entry.check p"))
+    assert result["right"] <= entry["right"]
