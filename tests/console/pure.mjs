@@ -1,6 +1,6 @@
 // Runs the console's pure functions for the tests: one JSON request per line in, one JSON reply per line out.
 import { createInterface } from "node:readline";
-import { actionLines, facts, rows, scripts } from "../../src/buddy/console/approval_lines.js";
+import { actionLines, facts, rows, ruleText, scripts } from "../../src/buddy/console/approval_lines.js";
 import { diffRows, sideBySide } from "../../src/buddy/console/diff.js";
 import { apply, emptyView } from "../../src/buddy/console/fold.js";
 import { cut, exact, output, visible } from "../../src/buddy/console/text.js";
@@ -23,6 +23,7 @@ const CALLS = {
   output: (texts) => texts.map(output),
   cut: ([text, most]) => cut(text, most),
   asked: (request) => ({ action: actionLines(request), facts: facts(request), scripts: scripts(request) }),
+  rules: (rules) => rules.map(ruleText),
   rows: ([text, kind]) => rows(text, kind),
   diff: (text) => ({ rows: diffRows(text), pairs: sideBySide(diffRows(text)) }),
 };

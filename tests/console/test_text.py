@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from buddy.terminal.approval_prompt import describe_rule
 from buddy.terminal.approval_screen import Asked, approval_text
 from buddy.terminal.escape import escape, escape_all
 from tests.console.conftest import Pure
@@ -70,6 +71,32 @@ def test_an_approval_has_the_same_facts_as_in_the_terminal(pure: Pure) -> None:
     found = pure("asked", {"title": "Run a command", "summary": "", "details": details})
     facts = [f"{name}: {value}" for name, value in found["facts"]]
     assert facts == [line.text for line in shown.lines if line.kind == "fact"]
+
+
+def test_a_rule_has_the_same_words_as_in_the_terminal(pure: Pure) -> None:
+    offered = {
+        "decision": "allow",
+        "tool": "run_shell",
+        "argv": ["seq", "1", "300"],
+        **dict.fromkeys(("path", "host", "sandbox", "network", "cwd", "scripts")),
+        "target": "local",
+        "workspace": "/srv/shop",
+    }
+    shell = {"tool": "run_shell", "argv": ["git", "commit", "-m", "a b"]}
+    rules: list[object] = [
+        offered,
+        {**offered, "cwd": "src", "scripts": ["9f  make it.sh", "a0  b.py"], "sandbox": "host"},
+        {"tool": "run_shell", "argv": ["a", 'b"c', "", "`", "it's", "\\", "é", "a\u200db\x1b[2J", "\x85", "\u3000"]},
+        {**shell, "target": "ssh:box", "network": True},
+        {**shell, "network": False},
+        {"tool": "edit_file", "path": "a b.py", "workspace": "/w"},
+        {"tool": "fetch_url", "host": "x.test", "later": [1, {"a": "b"}]},
+        {"decision": "deny", "tool": "mcp__x__y", "definition": "9f"},
+        {"tool": "run_shell"},
+        {},
+        "an older rule",
+    ]
+    assert pure("rules", rules) == [describe_rule(rule) for rule in rules]
 
 
 def test_a_diff_is_numbered_on_both_sides(pure: Pure) -> None:

@@ -1,7 +1,8 @@
 // @ts-check
 /**
- * What an approval shows: the same lines as in the terminal (`buddy/terminal/approval_screen.py`), which are tested with
- * the same cases; the page wraps them itself.
+ * What an approval shows: the same lines, and the same words for a rule, as in the terminal
+ * (`buddy/terminal/approval_screen.py`, `approval_prompt.py`), which are tested with the same cases; the page wraps them
+ * itself.
  *
  * Invariants: every line is one row with a frame; runs of blanks are folded with a count; what was asked can imitate
  * neither a frame nor a fold.
@@ -14,6 +15,8 @@ import { exact } from "./text.js";
 const FOLDED_LINES = 3;
 const TAB = 4;
 const FOLDED_BLANKS = / {32,}/g;
+// What Python calls a space, quotes and the backslash.
+const AMBIGUOUS = /[\s\x1c-\x1f\x85'"`\\]/;
 // Digests and sizes bind the decision; people read the command or the diff instead.
 const HIDDEN = new Set(["command", "diff", "why", "alwaysRule", "scripts", "scriptTexts", "scriptsComplete", "sha256", "replaces", "bytes"]);
 /** @type {Record<string, string>} */
@@ -54,6 +57,42 @@ export function scripts(request) {
     path: flat(path),
     lines: rows(String(text).replace(/\n+$/, ""), "command"),
   }));
+}
+
+/** A rule in words: allow `git status` on this machine. @param {any} rule */
+export function ruleText(rule) {
+  if (typeof rule !== "object" || Array.isArray(rule)) return exact(word(rule));
+  const { decision = "allow", tool, argv = [], path, host, network, workspace, cwd, target, definition, scripts = [], ...rest } = withoutNulls(rule);
+  const where = [workspace, cwd].filter((part) => part !== undefined);
+  const files = scripts.map((/** @type {string} */ line) => quote(line.slice(line.indexOf("  ") + 2)));
+  const words = [
+    decision,
+    tool !== undefined && !(tool === "run_shell" && argv.length) ? word(tool) : "",
+    argv.length ? `\`${argv.map(quote).join(" ")}\`` : "",
+    ...[path, host].filter((name) => name !== undefined).map((name) => quote(word(name))),
+    network === undefined ? "" : network ? "with network" : "without network",
+    definition ? "with any arguments, while its definition is unchanged" : "",
+    ...Object.entries(rest).map(([name, value]) => `${name} = ${JSON.stringify(value)}`),
+    where.length ? `in ${quote(where.map(word).join("/"))}` : "",
+    target === undefined ? "" : target === "local" ? "on this machine" : `on ${word(target)}`,
+    files.length ? `while unchanged: ${files.join(", ")}` : "",
+  ];
+  return exact(words.filter(Boolean).join(" "));
+}
+
+/** @param {Record<string, any>} rule @returns {Record<string, any>} */
+function withoutNulls(rule) {
+  return Object.fromEntries(Object.entries(rule).filter(([, value]) => value !== null));
+}
+
+/** As it is, unless a reader could not tell where it ends. @param {string} text */
+function quote(text) {
+  return text && !AMBIGUOUS.test(text) ? text : JSON.stringify(text);
+}
+
+/** @param {any} value */
+function word(value) {
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** @param {string} text @param {"command" | "diff"} kind @returns {AskedLine[]} */

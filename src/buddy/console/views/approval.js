@@ -7,7 +7,7 @@
  */
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
-import { actionLines, facts, scripts } from "../approval_lines.js";
+import { actionLines, facts, ruleText, scripts } from "../approval_lines.js";
 import { ask, connection, isOwner, mayDecide, say } from "../store.js";
 import { duration, plural, visible } from "../text.js";
 
@@ -52,7 +52,7 @@ export function Approval({ request, sessionId, runId, isPast }) {
     </div>
     <dl class="facts">${facts(full).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     ${scripts(full).map(({ path, lines }) => html`<details><summary>${path} <span class="muted">${plural(lines.length, "line")}</span></summary><div class="asked" tabindex="0">${lines.slice(0, MAX_LINES).map((line) => html`<div class=${`asked-line ${line.kind}`}>${line.text || " "}</div>`)}</div></details>`)}
-    ${rule ? html`<p class="rule muted">“Always” adds this rule: <code>${visible(ruleText(rule))}</code></p>` : null}
+    ${rule ? html`<p class="rule muted">“Always” adds this rule: <code>${ruleText(rule)}</code></p>` : null}
     ${mayDecide.value && !isPast
       ? html`<textarea class="comment" rows="1" placeholder="Tell Buddy why, or what to do instead (optional)" aria-label="Comment" value=${comment} onInput=${(/** @type {any} */ event) => setComment(event.target.value)}></textarea>
           ${canApprove ? null : html`<p class="warn" role="status">${isWhole ? "Scroll to the end to enable Approve." : "Loading the full request…"}</p>`}
@@ -134,12 +134,4 @@ function put(root, pointer, text) {
 function signOf(line) {
   if (line.kind !== "diff") return "";
   return line.text.startsWith("+") ? "add" : line.text.startsWith("-") ? "remove" : line.text.startsWith("@@") ? "hunk" : "";
-}
-
-/** @param {any} rule */
-function ruleText(rule) {
-  if (typeof rule === "string") return rule;
-  const { decision = "allow", argv, definition, ...rest } = rule;
-  const words = [...(argv ? [argv.join(" ")] : []), ...(definition ? ["with any arguments, while its definition is unchanged,"] : [])];
-  return [decision, ...words, ...Object.entries(rest).map(([key, value]) => `${key}=${typeof value === "string" ? value : JSON.stringify(value)}`)].join(" ");
 }
