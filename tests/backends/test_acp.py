@@ -161,7 +161,7 @@ async def test_a_cost_limit_is_refused_with_an_alternative(tmp_path: Path) -> No
         await client.start()
         with pytest.raises(ProtocolError, match="is unknown") as refused:
             await client.send("say x", options=RunOptions(budget=BudgetLimits(max_cost_usd=1)))
-        assert "does not report its cost: use budget.maxTurns" in (refused.value.detail or "")
+        assert "does not report its cost: limit turns" in (refused.value.detail or "")
 
 
 async def test_each_file_of_a_change_must_be_allowed(tmp_path: Path) -> None:

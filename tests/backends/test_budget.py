@@ -64,7 +64,9 @@ async def test_a_cost_limit_is_refused_if_the_price_is_unknown(tmp_path: Path) -
         with pytest.raises(ProtocolError, match="the price of worker is unknown") as refused:
             await client.send("go", message_id="msg_1", options=limited(cost=1))
         assert refused.value.code == "INVALID_REQUEST"
-        assert refused.value.detail == "set input_price and output_price in [models.test], or use budget.maxTokens"
+        assert refused.value.detail == (
+            "set input_price and output_price in [models.test], or limit turns, tokens or time instead"
+        )
         await client.send("go", message_id="msg_1")
         assert (await client.wait_for(RunComplete)).outcome == "success"
 

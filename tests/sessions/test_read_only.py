@@ -58,7 +58,7 @@ async def test_a_session_whose_folder_is_gone_can_be_read(tmp_path: Path) -> Non
     async with left_behind(tmp_path, MemoryLog(lambda: 0)) as client:
         (tmp_path / "work").rmdir()
         await check_readable(client)
-        with pytest.raises(ProtocolError, match="is not a directory"):
+        with pytest.raises(ProtocolError, match="does not exist on this machine"):
             await client.send("second")
 
 

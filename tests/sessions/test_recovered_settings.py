@@ -137,10 +137,10 @@ async def test_a_run_whose_folder_is_gone_ends_and_says_so(
         await after.api.attach(session_id)
         ended = await after.wait_for(RunComplete)
         assert (ended.outcome, ended.reason) == ("failed", "interrupted")
-        assert f"{folder} is not a directory on this machine" in ended.summary
+        assert f"the folder {folder} does not exist on this machine" in ended.summary
         recorded = Recorded({session_id: await read_all(later.runtime.log, session_id)}, complete=True)
         assert check(recorded) == []
-        with pytest.raises(ProtocolError, match="is not a directory on this machine"):
+        with pytest.raises(ProtocolError, match="does not exist on this machine"):
             await after.send("go on")
         (tmp_path / "elsewhere").rename(folder)
         await after.send("go on")

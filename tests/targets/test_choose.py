@@ -130,9 +130,13 @@ def test_each_target_can_have_a_pane(own: OwnDirectories, root: str, target: str
         choose(TargetRequest(target, root, tmux="a;kill-server"), own)
 
 
-def test_a_missing_workspace_is_refused(own: OwnDirectories) -> None:
-    with pytest.raises(ProtocolError, match="not a directory"):
+def test_a_workspace_that_is_missing_or_a_file_is_refused(own: OwnDirectories, root: str) -> None:
+    with pytest.raises(ProtocolError, match="the folder /no/such/place does not exist on this machine"):
         choose(TargetRequest("local", "/no/such/place"), own)
+    file = Path(root, "file")
+    file.touch()
+    with pytest.raises(ProtocolError, match=f"{file} is not a directory on this machine"):
+        choose(TargetRequest("local", str(file)), own)
     need("ssh")
     with pytest.raises(ProtocolError, match="must be absolute"):
         choose(TargetRequest("ssh:host", "relative"), own)

@@ -79,11 +79,11 @@ async def check_cost(backend: Backend, place: Place, limits: BudgetLimits) -> No
     if limits.max_cost_usd is None or await backend.is_priced(place):
         return
     model = backend.model()
-    ours = f"set input_price and output_price in [models.{model.profile}], or use budget.maxTokens"
-    theirs = f"{model.profile} does not report its cost: use budget.maxTurns, maxTokens or maxSeconds instead"
+    ours = f"set input_price and output_price in [models.{model.profile}], or limit turns, tokens or time instead"
+    theirs = f"{model.profile} does not report its cost: limit turns, tokens or time instead"
     raise ProtocolError(
         "INVALID_REQUEST",
-        f"budget.maxCostUsd cannot be enforced: the price of {model.model or model.profile} is unknown",
+        f"the cost limit can't be enforced: the price of {model.model or model.profile} is unknown",
         detail=ours if backend.name == "native" else theirs,
     )
 

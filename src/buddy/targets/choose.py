@@ -118,7 +118,9 @@ async def probe_levels() -> dict[str, str]:
 def _local(request: TargetRequest, own: OwnDirectories, probe: "Callable[[], ProbeResult] | None") -> TargetChoice:
     root = os.path.realpath(request.root)
     if not os.path.isdir(root):  # noqa: PTH112 - plain text
-        raise ProtocolError("INVALID_REQUEST", f"repo.rootPath {root} is not a directory on this machine")
+        is_file = os.path.exists(root)  # noqa: PTH110 - plain text
+        problem = f"{root} is not a directory" if is_file else f"the folder {root} does not exist"
+        raise ProtocolError("INVALID_REQUEST", f"{problem} on this machine")
     match request.sandbox:
         case None | "host":
             return TargetChoice(_with_tmux(Local(), LocalLauncher(), root, request), root, "host")
