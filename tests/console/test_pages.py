@@ -84,6 +84,36 @@ def test_a_directory_that_is_typed_stays_when_the_list_changes(window: Console, 
     expect(window.page.get_by_label("Directory")).to_have_value("/somewhere")
 
 
+def test_what_cannot_be_started_stays_in_the_dialog(window: Console, daemon: Daemon, other: OtherClient) -> None:
+    other.start()
+    page = window.page
+    expect(page.locator(".row-link")).to_have_count(1)
+    page.keyboard.press("n")
+    expect(page.get_by_label("What should it do?")).to_be_focused()
+    page.keyboard.type("say it")
+    page.get_by_label("Directory").fill("/nonexistent")
+    start = page.get_by_role("button", name="Start", exact=True)
+    start.click()
+    expect(page.get_by_role("alert")).to_have_text("the folder /nonexistent does not exist on this machine")
+    page.get_by_label("Directory").fill(str(daemon.workspace))
+    page.get_by_label("Max cost").fill("1")
+    start.click()
+    expect(page.get_by_role("alert")).to_contain_text("the cost limit can't be enforced: the price of")
+    expect(page.get_by_role("alert")).to_contain_text("set input_price and output_price")
+    expect(page.locator(".toast")).to_have_count(0)
+    assert len(other.ask("list_sessions", {})["sessions"]) == 1
+    page.get_by_label("Max cost").fill("")
+    start.click()
+    expect(window.timeline.locator(".user")).to_contain_text("say it")
+    expect(page.locator(".dialog")).to_have_count(0)
+    expect(page.locator(".row-link")).to_have_count(2)
+
+
+def test_a_new_session_without_a_known_directory_begins_there(window: Console) -> None:
+    window.page.keyboard.press("n")
+    expect(window.page.get_by_label("Directory")).to_be_focused()
+
+
 # --- a session --------------------------------------------------------------------------------------------------------
 
 

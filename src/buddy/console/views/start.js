@@ -1,8 +1,10 @@
 // @ts-check
-/** A new session: where, with what, how confined, how far. */
+/** A new session: where, with what, how confined, how far. What is refused stays in the dialog, with the reason. */
 
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { ask, connection, dialog, go, newId, rows } from "../store.js";
+import { RequestError } from "../connection.js";
+import { connection, dialog, go, newId, rows, say } from "../store.js";
+import { visible } from "../text.js";
 import { Dialog } from "./dialog.js";
 
 export function StartSession() {
@@ -10,22 +12,28 @@ export function StartSession() {
   const [profiles, setProfiles] = useState(/** @type {any[]} */ ([]));
   const [root, setRoot] = useState(roots[0] ?? "");
   const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState("");
   useEffect(() => {
     connection.request("list_profiles", {}).then((reply) => setProfiles(reply.profiles), () => {});
   }, []);
   const submit = async (/** @type {any} */ event) => {
     event.preventDefault();
     setBusy(true);
-    const sessionId = await start(new FormData(event.target));
+    setProblem("");
+    try {
+      const sessionId = await start(new FormData(event.target));
+      dialog.value = "";
+      go(`/session/${sessionId}`);
+    } catch (error) {
+      setProblem(wordsOf(error));
+      if (dialog.value !== "start") say(wordsOf(error), "error");
+    }
     setBusy(false);
-    if (!sessionId) return;
-    dialog.value = "";
-    go(`/session/${sessionId}`);
   };
   return html`<${Dialog} title="New session">
     <form class="form" onSubmit=${submit}>
       <label>Directory
-        <input name="root" required list="roots" value=${root} onInput=${(/** @type {any} */ event) => setRoot(event.target.value)} placeholder="/absolute/path" spellcheck="false" autocomplete="off" />
+        <input name="root" required list="roots" value=${root} onInput=${(/** @type {any} */ event) => setRoot(event.target.value)} placeholder="/absolute/path" pattern=" */.*" title="An absolute path, such as /srv/shop" spellcheck="false" autocomplete="off" />
         <datalist id="roots">${roots.map((root) => html`<option value=${root} />`)}</datalist>
       </label>
       <label>What should it do?
@@ -48,6 +56,7 @@ export function StartSession() {
         <label>Max cost (USD) <input name="cost" type="number" min="0" step="any" placeholder="no limit" /></label>
       </div>
       <label class="check"><input type="checkbox" name="plan" /> Plan mode (read-only)</label>
+      ${problem ? html`<p class="bad" role="alert">${visible(problem)}</p>` : null}
       <footer><button type="button" class="quiet" onClick=${() => (dialog.value = "")}>Cancel</button><button class="primary" disabled=${isBusy}>${isBusy ? "Starting…" : "Start"}</button></footer>
     </form>
   <//>`;
@@ -57,7 +66,13 @@ function hasConfined() {
   return String(connection.hello?.sandbox?.confined ?? "").startsWith("proven") || String(connection.hello?.sandbox?.confined ?? "").startsWith("untried");
 }
 
-/** @param {FormData} form */
+/** @param {unknown} error */
+function wordsOf(error) {
+  const words = error instanceof Error ? error.message : String(error);
+  return error instanceof RequestError && error.detail ? `${words}; ${error.detail}` : words;
+}
+
+/** Starts it and its first run; returns its id. If the message is refused, no session is left. @param {FormData} form @returns {Promise<string>} */
 async function start(form) {
   const text = (/** @type {string} */ name) => String(form.get(name) ?? "").trim();
   const target = text("target");
@@ -72,11 +87,13 @@ async function start(form) {
     ...(form.get("plan") ? { plan: true } : {}),
     ...(Object.keys(budget).length ? { budget } : {}),
   };
-  const started = await ask("start_session", { mode: "interactive", provider: text("profile") || "default", sandboxProvider: "local", repo: { rootPath: text("root") }, options });
-  if (!started) return "";
-  if (text("prompt")) {
-    const message = { sessionId: started.sessionId, clientMessageId: newId("msg"), text: text("prompt") };
-    await ask("send_user_message", message, started.sessionId, { repeat: true });
+  const { sessionId } = await connection.request("start_session", { mode: "interactive", provider: text("profile") || "default", sandboxProvider: "local", repo: { rootPath: text("root") }, options });
+  if (!text("prompt")) return sessionId;
+  try {
+    await connection.request("send_user_message", { sessionId, clientMessageId: newId("msg"), text: text("prompt") }, sessionId, { repeat: true });
+  } catch (error) {
+    await connection.request("delete_session", {}, sessionId).catch(() => {});
+    throw error;
   }
-  return started.sessionId;
+  return sessionId;
 }
