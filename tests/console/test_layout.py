@@ -40,3 +40,19 @@ def test_the_result_of_a_check_wraps(window: Console, other: OtherClient) -> Non
     expect(window.timeline.locator(".end")).to_be_visible()
     [entry, result] = boxes(window.timeline.locator(".entry.check, .entry.check p"))
     assert result["right"] <= entry["right"]
+
+
+def test_times_and_the_point_in_the_session_are_legible_in_every_width(window: Console, other: OtherClient) -> None:
+    window.open(other.start("say it"))
+    expect(window.timeline.locator(".end")).to_be_visible()
+    window.page.get_by_role("button", name="Time travel").click()
+    expect(window.page.locator(".travel-place")).to_contain_text("turn 1")
+    for width in (1160, 1300, 1440, 1580, 1920):
+        window.page.set_viewport_size({"width": width, "height": 900})
+        for entry in window.timeline.locator(".entry").all():
+            entry.hover()
+            [page, time] = boxes(window.timeline.or_(entry.locator(".anchor")))
+            assert page["left"] <= time["left"] < time["right"] <= page["right"], width
+            assert page["top"] <= time["top"], width
+        place = window.page.locator(".travel-place")
+        assert place.evaluate("place => place.scrollWidth <= place.clientWidth"), width

@@ -55,6 +55,7 @@ export function Travel({ log }) {
     <input type="range" min=${first} max=${last} value=${at} disabled=${!isComplete} aria-label="Point in the session"
       aria-valuetext=${`Event ${at} of ${last}${here ? `, ${visible(here.label)}` : ""}`}
       onInput=${(/** @type {any} */ change) => { setPlaying(false); log.look(Number(change.target.value)); }} />
+    <p class="travel-place" title=${here ? visible(here.label) : null}>${isComplete ? `${at.toLocaleString("en")} of ${last.toLocaleString("en")}` : "Loading history…"}${event ? html` · <time>${clock(event.ts)}</time>` : null}${here ? html` · <span class="muted">${visible(here.label)}</span>` : null}</p>
     <div class="travel-actions">
       <button data-key="mark-before" aria-label="Previous mark" onClick=${() => toMark(-1)}><${Icon} name="first" /></button>
       <button aria-label="Previous event" onClick=${() => log.look(at - 1)}><${Icon} name="back" /></button>
@@ -64,7 +65,6 @@ export function Travel({ log }) {
       <select aria-label="Speed" value=${speed} onChange=${(/** @type {any} */ change) => setSpeed(Number(change.target.value))}>
         ${SPEEDS.map((value) => html`<option value=${value}>${value}×</option>`)}
       </select>
-      <span class="travel-place">${isComplete ? `${at.toLocaleString("en")} of ${last.toLocaleString("en")}` : "Loading history…"}${event ? html` · <time>${clock(event.ts)}</time>` : null}${here ? html` · <span class="muted">${visible(here.label)}</span>` : null}</span>
       ${mayDrive.value ? html`<button onClick=${() => fork(log.sessionId, at)}>Fork from here</button>` : null}
       <button onClick=${() => { setPlaying(false); log.look(0); go(`/session/${log.sessionId}`); }} disabled=${!log.at.value}>Live</button>
     </div>
