@@ -68,6 +68,7 @@ def test_a_session_is_started_with_its_options(window: Console, daemon: Daemon, 
     page.get_by_label("Max turns").fill("7")
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.locator(".approval")).to_be_visible()
+    expect(page.get_by_title("Approval policy")).to_have_text("asks")
     session_id = page.url.rsplit("/", 1)[1]
     started = other.log(session_id)[0]["payload"]["options"]
     assert (started["approvalPolicy"], started["sandbox"], started["budget"]) == ("ask", "host", {"maxTurns": 7})

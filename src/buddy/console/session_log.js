@@ -85,8 +85,8 @@ export class SessionLog {
 
   /** @param {import("./fold.js").LogEvent} event */
   _receive(event) {
-    const last = this.events.at(-1)?.seq;
-    if (last !== undefined && event.seq <= last) return;
+    // A connection that has just started a session, or written to it, receives what is new before the replay, too.
+    if (event.seq !== (this.events.at(-1)?.seq ?? this._start) + 1) return;
     this.events.push(event);
     apply(this._live, event);
     this._show();
