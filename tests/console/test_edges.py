@@ -190,6 +190,8 @@ def test_a_link_works_once(browser: Browser, daemon: Daemon) -> None:
         assert "token" not in window.page.url
         thief.page.goto(link)
         expect(thief.page.locator(".signed-out")).to_be_visible()
+        thief.page.goto(thief.link())
+        expect(thief.page.locator(".brand")).to_be_visible()
         assert window.page.evaluate("document.cookie") == ""
 
 
@@ -201,6 +203,9 @@ def test_an_observer_sees_one_session_and_can_do_nothing(browser: Browser, daemo
         expect(window.page.locator(".row")).to_have_count(1)
         expect(window.page.locator(".approval")).to_be_visible()
         expect(window.page.locator(".approval button, #composer, .menu")).to_have_count(0)
+        window.page.keyboard.press("n")
+        window.page.keyboard.press("?")
+        expect(window.page.get_by_role("dialog")).to_contain_text("this help")
         window.page.goto(f"{window.address}/session/{private}")
         expect(window.page.get_by_role("alert")).to_be_visible()
 

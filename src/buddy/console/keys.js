@@ -4,7 +4,7 @@
  * to be pressed.
  */
 
-import { dialog, go, route, session } from "./store.js";
+import { dialog, go, mayStart, route, session } from "./store.js";
 
 export const KEYS = [
   ["j / k", "next, previous session or entry"],
@@ -51,11 +51,11 @@ function press(name) {
   /** @type {HTMLElement | null} */ (document.querySelector(`[data-key="${name}"]`))?.click();
 }
 
-/** @type {Record<string, () => void>} */
+/** @type {Record<string, () => unknown>} */
 const ACTIONS = {
   "/": () => focus("#search") || (go("/"), setTimeout(() => focus("#search"))),
   "?": () => (dialog.value = "help"),
-  n: () => (dialog.value = "start"),
+  n: () => mayStart.value && (dialog.value = "start"),
   g: () => go("/approvals"),
   u: () => go("/"),
   i: () => focus("#composer"),

@@ -4,7 +4,7 @@
 import { effect, html, render, untracked } from "./vendor/preact.js";
 import { watchAttention } from "./attention.js";
 import { listenForKeys } from "./keys.js";
-import { connection, go, isListed, me, openSession, putRow, dropRow, route, say, signIn, watchSessions } from "./store.js";
+import { connection, go, hasToken, isListed, me, openSession, putRow, dropRow, route, say, signIn, watchSessions } from "./store.js";
 import { App } from "./views/app.js";
 import { SignedOut } from "./views/signed_out.js";
 
@@ -35,4 +35,8 @@ async function start() {
   render(html`<${App} />`, root);
 }
 
+// A link that is pasted into a page that is open changes nothing but the fragment.
+addEventListener("hashchange", () => {
+  if (hasToken()) location.reload();
+});
 start();

@@ -32,6 +32,11 @@ export const mayDecide = computed(() => ["owner", "user", "driver", "approver"].
 
 // --- signing in -------------------------------------------------------------------------------------------------------
 
+/** Whether the address is a link that logs in. */
+export function hasToken() {
+  return new URLSearchParams(location.hash.slice(1)).has("token");
+}
+
 /** Use the link's token, or the cookie of an earlier one. Returns why neither worked. */
 export async function signIn() {
   const fragment = new URLSearchParams(location.hash.slice(1));
