@@ -42,6 +42,13 @@ def test_the_result_of_a_check_wraps(window: Console, other: OtherClient) -> Non
     assert result["right"] <= entry["right"]
 
 
+def test_the_panel_names_some_files_and_counts_the_others(window: Console, other: OtherClient) -> None:
+    window.open(other.start("touch many", approvalPolicy="all"))
+    files = window.page.locator(".panel section").filter(has_text="32 files changed")
+    expect(files.locator("li")).to_have_count(30)
+    expect(files).to_contain_text("and 2 more in Changes")
+
+
 def test_times_and_the_point_in_the_session_are_legible_in_every_width(window: Console, other: OtherClient) -> None:
     window.open(other.start("say it"))
     expect(window.timeline.locator(".end")).to_be_visible()

@@ -5,6 +5,7 @@ import { html } from "../vendor/preact.js";
 import { baseName, cut, duration, money, plural, tokens, visible } from "../text.js";
 
 const PLOTTED = 60;
+const MAX_FILES = 30;
 
 /** @param {{log: import("../session_log.js").SessionLog}} props */
 export function Panel({ log }) {
@@ -14,6 +15,7 @@ export function Panel({ log }) {
   const open = [...view.calls.values()].filter((item) => ["open", "waiting", "approved", "running"].includes(item.state));
   let spent = view.turns.slice(0, -PLOTTED).reduce((sum, turn) => sum + (turn.costUsd ?? 0), 0);
   const costs = turns.map((turn) => (spent += turn.costUsd ?? 0));
+  const files = [...view.files.values()];
   return html`<aside class="panel" aria-label="Figures" tabindex="0">
     ${log.at.value ? html`<p class="as-of">As of event ${log.at.value}</p>` : null}
     <section><h2>Context</h2>
@@ -31,9 +33,10 @@ export function Panel({ log }) {
     ${open.length
       ? html`<section><h2>Open calls</h2><ul class="plain-list">${open.map((item) => html`<li>${visible(item.name)} <span class="muted">${item.state}</span></li>`)}</ul></section>`
       : null}
-    ${view.files.size
-      ? html`<section><h2>${plural(view.files.size, "file")} changed</h2>
-          <ul class="plain-list files">${[...view.files.values()].slice(-30).map((file) => html`<li title=${visible(file.path)}>${visible(cut(baseName(file.path), 40))} <span class="muted">${file.changes > 1 ? `×${file.changes}` : ""}</span></li>`)}</ul></section>`
+    ${files.length
+      ? html`<section><h2>${plural(files.length, "file")} changed</h2>
+          <ul class="plain-list files">${files.slice(-MAX_FILES).map((file) => html`<li title=${visible(file.path)}>${visible(cut(baseName(file.path), 40))} <span class="muted">${file.changes > 1 ? `×${file.changes}` : ""}</span></li>`)}</ul>
+          ${files.length > MAX_FILES ? html`<p class="muted note">and ${files.length - MAX_FILES} more in Changes</p>` : null}</section>`
       : null}
   </aside>`;
 }
