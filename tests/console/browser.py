@@ -34,6 +34,7 @@ SCRIPT: list[Reply] = [
     section("^say", {"text": "**Bold** and `code`", "thinking": "let me think"}),
     section("^make", shell("echo made >> made.txt", "I make it."), {"text": "made"}),
     section("^write", {"calls": [WRITE]}, {"text": "written"}),
+    section("^load", shell(r"for i in $(seq 20); do printf '%s%%\r' $i; done"), {"text": "loaded"}),
     section("^touch", shell("for i in $(seq 32); do echo > file$i; done"), {"text": "touched"}),
     section("^wait", shell("echo started; exec sleep 600"), {"text": "never"}),
     section("^drip", {"text": "drop " * 300, "delay": 0.01}),

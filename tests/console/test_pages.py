@@ -129,6 +129,13 @@ def test_a_reply_is_rendered_and_the_run_ends(window: Console, other: OtherClien
     assert window.entries() == ["user", "reply", "end"]
 
 
+def test_a_progress_bar_is_shown_line_by_line(window: Console, other: OtherClient) -> None:
+    window.open(other.start("load it", approvalPolicy="all"))
+    expect(window.timeline.locator(".call .output")).to_contain_text("1%\n2%\n3%")
+    window.timeline.get_by_role("button", name="more lines").click()
+    expect(window.timeline.locator(".call .output")).to_contain_text("19%\n20%")
+
+
 def test_an_approval_shows_what_runs_and_is_decided_once(
     window: Console, browser: Browser, daemon: Daemon, other: OtherClient
 ) -> None:

@@ -19,11 +19,12 @@ def test_every_character_is_spelled_as_in_the_terminal(pure: Pure) -> None:
     assert pure("exact", characters) == [escape_all(character) for character in characters]
 
 
-def test_colours_of_a_program_are_dropped_and_other_escapes_are_visible(pure: Pure) -> None:
-    assert pure("output", ["\x1b[1;31mred\x1b[0m", "\x1b]0;title\x07", "a\r\nb"]) == [
+def test_colours_of_a_program_are_dropped_progress_is_lines_and_other_escapes_are_visible(pure: Pure) -> None:
+    assert pure("output", ["\x1b[1;31mred\x1b[0m", "\x1b]0;title\x07", "a\r\nb", "1%\r50%\r100%\r\r\nok\r"]) == [
         "red",
         "\\x1b]0;title\\x07",
         "a\nb",
+        "1%\n50%\n100%\nok\n",
     ]
 
 

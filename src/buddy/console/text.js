@@ -19,6 +19,8 @@ const PRIVATE = "\\ue000-\\uf8ff\\u{f0000}-\\u{10ffff}";
 
 const UNSAFE = new RegExp(`[${CONTROLS}${SURROGATES}${HIDDEN}]`, "gu");
 const DECEPTIVE = new RegExp(`[${CONTROLS}${SURROGATES}${HIDDEN}${JOINERS}${BLANKS}${PRIVATE}]`, "gu");
+// Of a progress bar every state is shown: text that only the model sees could deceive.
+const LINE_ENDS = /\r+\n?/g;
 const COLOURS = /\x1b\[[0-9;:]*m/g;
 
 /** @param {string} text What no text may bring to a screen is spelled out. */
@@ -31,9 +33,14 @@ export function exact(text) {
   return text.replace(DECEPTIVE, spell);
 }
 
-/** @param {string} text The output of a program: its colours are dropped, everything else is visible. */
+/** @param {string} text The output of a program: its colours are dropped, what it overwrites is a line, everything else is visible. */
 export function output(text) {
-  return visible(text.replace(COLOURS, "").replaceAll("\r\n", "\n"));
+  return visible(text.replace(COLOURS, "").replace(LINE_ENDS, "\n"));
+}
+
+/** @param {string} text The output of a program. */
+export function countLines(text) {
+  return text.replace(LINE_ENDS, "\n").split("\n").length;
 }
 
 /** @param {string} character */

@@ -7,7 +7,7 @@
 import { Component, html, signal } from "../vendor/preact.js";
 import { markdown } from "../markdown.js";
 import { ask, go } from "../store.js";
-import { clock, cut, duration, money, output, plural, tokens, visible } from "../text.js";
+import { clock, countLines, cut, duration, money, output, plural, tokens, visible } from "../text.js";
 import { Approval } from "./approval.js";
 import { Question } from "./question.js";
 import { Diff } from "./diff_view.js";
@@ -130,7 +130,7 @@ function Preview({ item }) {
   const text = resultText(item);
   if (!text.trim()) return null;
   const lines = output(text.slice(0, 20_000)).split("\n");
-  const left = text.split("\n").length - PREVIEW_LINES;
+  const left = countLines(text) - PREVIEW_LINES;
   return html`<pre class="output" tabindex="0">${lines.slice(0, PREVIEW_LINES).map((line) => cut(line, 400)).join("\n")}</pre>
     ${left > 0 ? html`<button class="fold" onClick=${() => toggle(item.key)}>${plural(left, "more line")}</button>` : null}`;
 }
