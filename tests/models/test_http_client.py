@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from buddy.errors import ProviderError
 from buddy.models.http import tls
 from buddy.models.http.address import Address, parse_address
 from buddy.models.http.client import HttpClient, Timeouts
 from buddy.models.http.connection import MAX_BUFFERED
 from buddy.models.http.http1 import TruncatedResponse
 from buddy.models.http.pool import Pool
+from buddy.models.wire import Wire
 from tests.harness.installed import need
 
 SECONDS = Timeouts(connect=10, idle=10)
@@ -271,3 +273,27 @@ async def test_clients_share_the_connections_of_a_pool() -> None:
             client.close()
         assert accepted == 1
         pool.close()
+
+
+@pytest.mark.parametrize("has_tls", [True, False])
+async def test_a_failure_of_tls_says_why_and_is_not_repeated(tmp_path: Path, *, has_tls: bool) -> None:
+    context: ssl.SSLContext | None = None
+    if has_tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*make_certificate(tmp_path))
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0, ssl=context)
+    async with server:
+        wire = Wire(f"https://localhost:{server.sockets[0].getsockname()[1]}/v1", "key", api="completions")
+        with pytest.raises(ProviderError) as failure:
+            await wire.post("/chat/completions", [b"{}"])
+        await wire.close()
+    assert not failure.value.retryable
+    why = "its certificate is not trusted: self-signed certificate" if has_tls else "it does not speak TLS"
+    assert str(failure.value).endswith(f"({why})")
+    assert ("SSL_CERT_FILE" if has_tls else "http://") in failure.value.hint

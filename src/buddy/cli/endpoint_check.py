@@ -11,6 +11,7 @@ from buddy.config.resolve import Resolved
 from buddy.config.server_address import without_credentials
 from buddy.models.apis import access_of, add_version
 from buddy.models.catalog import without_date
+from buddy.models.http.tls import tls_failure
 
 SECONDS = 3.0
 
@@ -46,6 +47,8 @@ def check_endpoint(resolved: Resolved) -> Finding:
     except (httpx2.LocalProtocolError, UnicodeEncodeError):
         return "fail", "the key has characters that are not allowed in a header", "set BUDDY_API_KEY to the key alone"
     except httpx2.ConnectError as error:
+        if failed := tls_failure(error):
+            return "fail", f"can't connect to {_place(resolved)} ({failed.why})", failed.hint or _CHECK_URL
         return "fail", f"can't connect to {_place(resolved)} ({_reason(error)})", f"is the server running? {_CHECK_URL}"
     except httpx2.HTTPError as error:
         return "fail", f"{_place(resolved)} does not answer: {error}", _CHECK_URL

@@ -27,6 +27,7 @@ from buddy.models.http.client import ConnectTimeout, HttpClient, ResponseStream,
 from buddy.models.http.connection import HeaderTimeout, ReadTimeout
 from buddy.models.http.http1 import TruncatedResponse
 from buddy.models.http.pool import Pool
+from buddy.models.http.tls import tls_failure
 
 CONNECT_TIMEOUT = 30.0
 MAX_REFUSAL = 64 * 1024
@@ -140,7 +141,11 @@ class Wire:
             case ReadTimeout() | HeaderTimeout():
                 return ProviderError(text, retryable=True)
             case TruncatedResponse() | ConnectionResetError() | BrokenPipeError():
-                return ConnectionLost(f"lost the connection to the model API: {text}", retryable=True)
+                why = os.strerror(error.errno).lower() if error.errno else text
+                return ConnectionLost(f"lost the connection to the model API: {why}", retryable=True)
+            case _ if failed := tls_failure(error):
+                message = f"can't connect to {self._base_url} ({failed.why})"
+                return ProviderError(message, retryable=not failed.is_lasting, hint=failed.hint)
             case _:
                 return ProviderError(f"can't connect to {self._base_url} {_connect_failure(error)}", retryable=True)
 

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import ssl
@@ -27,6 +27,36 @@ def ssl_context() -> "ssl.SSLContext":
 
 
 _reading = threading.Lock()
+
+
+class TlsFailure(NamedTuple):
+    """Why a server cannot be reached by TLS, and what to do; most of it stays as it is until somebody does it."""
+
+    why: str
+    hint: str
+    is_lasting: bool
+
+
+def tls_failure(error: BaseException | None) -> TlsFailure | None:
+    """What an error of a connection, or one that it was raised from, says of TLS; None if it says nothing."""
+    import ssl
+
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    match error:
+        case None:
+            return None
+        case ssl.SSLCertVerificationError():
+            hint = "add its certificate authority to the system's certificates, or name a file of them in SSL_CERT_FILE"
+            return TlsFailure(f"its certificate is not trusted: {error.verify_message}", hint, is_lasting=True)
+        case ssl.SSLError() if error.reason in _PLAIN:
+            return TlsFailure("it does not speak TLS", "does its URL begin with http:// instead?", is_lasting=True)
+        case ssl.SSLError():
+            why = (error.reason or str(error)).replace("_", " ").lower()
+            return TlsFailure(f"TLS failed: {why}", "", is_lasting=False)
+
+
+_PLAIN = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")
 
 
 @cache
