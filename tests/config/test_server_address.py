@@ -2,7 +2,10 @@
 
 import pytest
 
+from buddy.config.resolve import resolve_profile
 from buddy.config.server_address import without_credentials
+from buddy.config.settings import Config
+from buddy.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -19,3 +22,11 @@ from buddy.config.server_address import without_credentials
 )
 def test_an_address_is_shown_without_credentials_and_query(base_url: str, shown: str) -> None:
     assert without_credentials(base_url) == shown
+
+
+@pytest.mark.parametrize("base_url", ["localhost:18099/v1", "user:password@host/v1", "ftp://host/v1"])
+def test_an_address_without_a_scheme_is_refused_before_anything_starts(base_url: str) -> None:
+    with pytest.raises(UserError, match="BUDDY_BASE_URL must start with http:// or https://") as refused:
+        resolve_profile(Config(), {"BUDDY_BASE_URL": base_url, "BUDDY_MODEL": "m"})
+    assert "password" not in str(refused.value)
+    assert "https://" in refused.value.hint

@@ -19,7 +19,7 @@ from buddy.config.mcp import SERVER_NAME, McpServer, McpSettings, McpTable
 from buddy.config.notify import NotifySettings
 from buddy.config.places import Places
 from buddy.config.settings import (
-    LOCAL_URL,
+    SCHEMES,
     AgentSettings,
     CheckpointSettings,
     Config,
@@ -36,7 +36,6 @@ from buddy.errors import UserError
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 
-SCHEMES = ("http://", "https://", LOCAL_URL)
 _TABLES = tuple(name for name in Config.__struct_fields__ if name != "source")
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from buddy.config.environment import api_of, override, window_of
 from buddy.config.server_address import without_credentials
-from buddy.config.settings import LOCAL_URL, Api, Auth, Config, Profile
+from buddy.config.settings import LOCAL_URL, SCHEMES, Api, Auth, Config, Profile
 from buddy.errors import UserError
 
 UNKNOWN_CONTEXT = 8192
@@ -97,6 +97,10 @@ def resolve_profile(
             f"profile {choice.profile!r} has no api_base_url",
             hint=f"set api_base_url in [models.{choice.profile}], or BUDDY_BASE_URL",
         )
+    if not base_url.startswith(SCHEMES):
+        shown = base_url.rpartition("@")[2]  # a password may precede it
+        hint = f'set it to the URL of the API, such as "{OPENAI_BASE_URL}"'
+        raise UserError(f"BUDDY_BASE_URL must start with http:// or https://, not {shown!r}", hint=hint)
     return _build(config, env, choice, profile, base_url=base_url.rstrip("/"), api_key=key)
 
 

@@ -24,6 +24,7 @@ KEY_SOURCES = ("api_key", "api_key_env", "api_key_file")
 DEFAULT_MAX_TURNS = 50
 LOCAL_URL = "local:"
 """The address of the model that is built in."""
+SCHEMES = ("http://", "https://", LOCAL_URL)
 
 
 class Profile(Table, frozen=True):
