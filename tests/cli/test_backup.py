@@ -222,13 +222,25 @@ def test_damage_is_never_called_a_full_disk(tmp_path: Path) -> None:
     assert any("disk is full" in one for one in refused), "the case is tried"
 
 
+def test_blobs_that_are_missing_are_counted(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path)
+    assert daemon.run("exec", "long").code == 0
+    complete = daemon.run("backup", str(tmp_path / "complete"))
+    assert (complete.code, "lacks" in complete.err) == (0, False)
+    [blob] = daemon.state_dir.glob("blobs/*/*/*")
+    blob.unlink()
+    done = daemon.run("backup", str(tmp_path / "copy"))
+    assert done.code == 0
+    assert f"warning: {daemon.state_dir} lacks 1 blob that sessions name" in done.err
+
+
 def test_a_file_whose_name_is_not_text_is_named_and_nothing_is_left(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     assert daemon.run("exec", "count").code == 0
     Path(os.fsdecode(os.fsencode(daemon.state_dir) + b"/caf\xe9")).touch()
     refused = daemon.run("backup", str(tmp_path / "copy"))
     assert refused.code == 64
-    assert "error: 'caf\\udce9' is not UTF-8 text\nhint: rename it" in refused.err
+    assert f"error: the name of '{daemon.state_dir}/caf\\udce9' is not UTF-8 text\nhint: rename it" in refused.err
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("copy")] == []
 
 

@@ -131,6 +131,18 @@ def test_a_copy_has_a_name_of_its_own(home: Home) -> None:
     assert sorted(names) == ["write the docs", "write the docs (fork)"]
 
 
+def test_a_session_is_deleted_even_if_memory_cannot_be_opened(home: Home) -> None:
+    home.script({"text": "hi"})
+    assert home.run("exec", "go").code == 0
+    for path in home.state.glob("memory.db*"):
+        path.unlink()
+    (home.state / "memory.db").mkdir()
+    done = home.run("session", "delete", "last")
+    assert done.code == 0, done.err
+    assert "is deleted, but what memory has of it is left" in done.err
+    assert "no sessions" in home.run("session", "list", "--all").err
+
+
 def test_nothing_that_a_deleted_session_said_is_left_in_the_state_directory(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     with daemon:

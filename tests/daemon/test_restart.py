@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import sys
@@ -14,6 +15,7 @@ from tests.harness import daemon as harness
 from tests.harness.checker import Received
 from tests.harness.clients import attach, connect, send, start
 from tests.harness.daemon import Daemon
+from tests.harness.logs import read_state_dir
 from tests.harness.processes import PATIENCE, SOURCES, wait_until
 from tests.harness.scripts import MARK, section, shell
 
@@ -73,6 +75,25 @@ async def test_a_run_continues_in_the_daemon_that_replaces_the_one_it_began_in(t
     received = Received(session_id, 0, as_events(follower.received), to_end=True)
     assert await violations(daemon, received) == []
     assert count(daemon, b"ready on") == 3
+
+
+@pytest.mark.parametrize("by", ["request", "signal"])
+async def test_a_stop_while_it_hands_over_is_a_stop(tmp_path: Path, by: str) -> None:
+    with Daemon(tmp_path, script=SCRIPT) as daemon:
+        session_id = await begin(daemon, "hang")
+        await asyncio.to_thread(wait_until, (daemon.workspace / "started").exists, "the command to run")
+        restarting = asyncio.create_task(asyncio.to_thread(daemon.run, "daemon", "restart", "--wait", "60s"))
+        await asyncio.to_thread(wait_until, lambda: "handing over" in daemon.log(), "the hand-over to begin")
+        if by == "request":
+            assert daemon.run("daemon", "stop").code == 0
+        else:
+            os.kill(daemon.pid(), signal.SIGTERM)
+        refused = await restarting
+        assert (refused.code, "the daemon was stopped meanwhile" in refused.err) == (75, True)
+        assert "no daemon is running" in daemon.run("daemon", "stop").err
+        state = await read_state_dir(daemon.state_dir)
+        ended = [event.payload for event in state[session_id] if event.type == "run_complete"]
+        assert [b'"outcome":"cancelled"' in payload for payload in map(bytes, ended)] == [True]
 
 
 def _words(daemon: Daemon) -> int:

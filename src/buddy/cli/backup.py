@@ -29,7 +29,7 @@ from buddy.errors import UserError
 from buddy.log.database import connect, connect_reader, direct
 from buddy.log.schema import BUSY_SECONDS, explain, is_disk_full, open_reader
 from buddy.log.state_use import DAEMON_LOCK, LOCK, check_restored
-from buddy.log.usage import DATABASE
+from buddy.log.usage import DATABASE, missing_blobs
 from buddy.terminal.phrases import plural
 from buddy.version import VERSION
 
@@ -81,6 +81,9 @@ def backup(options: Options) -> int:
         raise cannot_copy(error, folder) from error
     for path in damaged:
         print(f"warning: {path} is damaged and not in the backup", file=sys.stderr)
+    if missing := missing_blobs(folder):
+        what = f"{plural(missing, 'blob')} that sessions name: of long texts, only the beginning is there"
+        print(f"warning: {state_dir} lacks {what}", file=sys.stderr)
     size = format_size(sum(file.size for file in manifest.files))
     print(f"backed up {plural(len(manifest.files), 'file')}, {size}, into {folder}", file=sys.stderr)
     print("buddy.toml and auth.json are not in it", file=sys.stderr)
@@ -158,6 +161,8 @@ def _build(state_dir: Path, folder: Path) -> tuple[Manifest, list[Path]]:
             raise explain(error, state_dir / DATABASE) from error
         for path in _files_of(state_dir):
             relative = path.relative_to(state_dir)
+            if not _is_text(str(relative)):
+                raise UserError(f"the name of {str(path)!a} is not UTF-8 text", hint="rename it, or move it elsewhere")
             try:
                 _copy(path, new / relative)
             except FileNotFoundError:
@@ -181,6 +186,14 @@ def _files_of(state_dir: Path) -> Iterator[Path]:
         for path in sorted(place.rglob("*")) if place.is_dir() and not place.is_symlink() else [place]:
             if path.is_file() and not path.is_symlink() and not path.name.endswith(("-wal", "-shm", ".lock")):
                 yield path
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _copy(path: Path, copy: Path) -> None:

@@ -15,6 +15,7 @@ from buddy.cli.connect import daemon_client, find_daemon
 from buddy.cli.daemon import START_SECONDS, ask_status, is_free, launch, pid_of
 from buddy.cli.options import Options
 from buddy.cli.settings import places_of, read_config
+from buddy.daemon.instance_lock import was_left
 from buddy.errors import BuddyError, ProtocolError, UserError
 from buddy.log.schema import needs_migration
 from buddy.log.state_use import find_users
@@ -90,6 +91,8 @@ def _wait_for_next(options: Options, asked_at: float, seconds: float, pid: int |
     lock = places_of(options).state_dir / "daemon.lock"
     deadline = time.monotonic() + seconds + 2 * START_SECONDS
     while time.monotonic() < deadline:
+        if is_free(lock) and was_left(lock):
+            raise UserError("the daemon was stopped meanwhile", hint="buddy daemon start", exit_code=75)
         if is_free(lock) and not (pid and _is_there(pid)):
             launch(options)  # it has ended, as it was asked to, or because it could not start again
         status = None

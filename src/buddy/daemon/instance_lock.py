@@ -42,6 +42,16 @@ def lock_state(state_dir: Path) -> int:
     return descriptor
 
 
+def leave(lock: int) -> None:
+    """The daemon stops for good: who waits for the next one need not start it."""
+    os.ftruncate(lock, 0)
+
+
+def was_left(path: Path) -> bool:
+    """Whether the last daemon stopped for good, rather than crashed or handed over."""
+    return path.exists() and path.stat().st_size == 0
+
+
 def bind_socket(path: Path) -> socket.socket:
     """A listening socket at the path; a stale one is replaced, one in use is not."""
     if len(os.fsencode(path)) > SOCKET_PATH_LIMIT:

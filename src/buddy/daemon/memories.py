@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+import apsw
+
 from buddy.config.resolve import resolve_profile
 from buddy.config.settings import Config
-from buddy.errors import UserError
+from buddy.errors import BuddyError, UserError
 from buddy.log.contract import Log
 from buddy.memory.embedders import Embedder, find_local
 from buddy.memory.hybrid import Weights
@@ -63,3 +65,11 @@ def find_embedder(config: Config, env: Mapping[str, str]) -> Embedder | None:
         log.warning("no embeddings from %s: %s", settings.embeddings, error)
         return None
     return RemoteEmbedder(resolved.base_url, resolved.api_key, settings.embedding_model)
+
+
+async def forget_in_memory(memory: Memory, session_id: str) -> None:
+    """For a session that was deleted, and is gone all the same if this fails."""
+    try:
+        await memory.forget_session(session_id)
+    except (BuddyError, OSError, apsw.Error) as error:
+        log.warning("%s is deleted, but what memory has of it is left: %s", session_id, error)

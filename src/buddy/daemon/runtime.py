@@ -31,7 +31,7 @@ from buddy.daemon.handlers.host import WebControl
 from buddy.daemon.hooks import make_hooks
 from buddy.daemon.limits import read_limits
 from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
-from buddy.daemon.memories import make_memory
+from buddy.daemon.memories import forget_in_memory, make_memory
 from buddy.daemon.node import node_name
 from buddy.daemon.notifications import make_notifications
 from buddy.daemon.open_files import OpenFiles
@@ -220,6 +220,8 @@ class Runtime:
         return DaemonStatusReply(*known, *places, self.operations.node, tuple(one.info() for one in self.fleet.known))
 
     def stop(self) -> None:
+        """Stop for good, also while handing over."""
+        self.operations.handing_over = None
         self.stopping.set()
 
     def _serve(self, connection: PeerConnection) -> None:
@@ -262,7 +264,7 @@ class Runtime:
         self.models.keys.forget(session_id)
         await forget_checkpoints(self.checkpoints, session_id)
         if self.memory is not None:
-            await self.memory.forget_session(session_id)
+            await forget_in_memory(self.memory, session_id)
 
     def _settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[WarningRaised, ...]]:
         settled, notes = self.agents.settle(started)

@@ -21,7 +21,7 @@ from buddy.config.places import Places
 from buddy.config.settings import Config
 from buddy.daemon.checkpoints import prune_checkpoints
 from buddy.daemon.configuration import Find
-from buddy.daemon.instance_lock import BACKLOG, bind_socket, lock_state, peer_uid
+from buddy.daemon.instance_lock import BACKLOG, bind_socket, leave, lock_state, peer_uid
 from buddy.daemon.listen import Listen
 from buddy.daemon.logfile import open_logfile
 from buddy.daemon.node import has_several_users
@@ -73,9 +73,11 @@ async def serve(
         finally:
             logging.getLogger().removeHandler(handler)
             handler.close()
+        if runtime.operations.handing_over is None:
+            leave(lock)
     finally:
         os.close(lock)
-    return runtime.operations.handing_over if daemon.has_settled else None
+    return runtime.operations.handing_over
 
 
 def start_operations(runtime: Runtime, env: Mapping[str, str], state_dir: Path, *, is_audited: bool) -> None:
@@ -99,8 +101,6 @@ class _Daemon:
         self._listen = listen
         self._handler = handler
         self._web = runtime.web = Web(runtime, places)
-        self.has_settled = False
-        """Whether it stopped to hand over; a signal meanwhile ends it for good."""
 
     async def run(self) -> None:
         try:
@@ -165,7 +165,6 @@ class _Daemon:
         if hold(sessions.open_sessions):
             await announce(sessions.open_sessions, operations.hand_over_until - time.monotonic())
         await settle(lambda: sessions.open_sessions, lambda: operations.hand_over_until)
-        self.has_settled = True
         self._runtime.stopping.set()
 
     async def _close(self) -> None:
@@ -186,7 +185,7 @@ class _Daemon:
         if self._runtime.stopping.is_set():
             log.warning("stopped at once; what was in flight is recovered at the next start")
             os._exit(1)
-        self._runtime.stopping.set()
+        self._runtime.stop()
 
     def _reopen(self) -> None:
         """The terminal was closed or the log file was moved; neither is a reason to stop."""

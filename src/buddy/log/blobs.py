@@ -56,6 +56,9 @@ class FileBlobs:
         ages = self._ages(blob)
         return bool(ages) and min(ages) >= KEPT_SECONDS
 
+    def has(self, blob: str) -> bool:
+        return any(path.exists() for path in self._paths(blob))
+
     def touch(self, blob: str) -> None:
         """Make it as recent as one that is stored now."""
         for path in self._paths(blob):

@@ -131,8 +131,9 @@ CREATE INDEX sessions_of_user ON sessions (user, used_hour) WHERE user IS NOT NU
 """
 
 # The last event that names a blob. What was named before is kept with its session, as nothing tells which event it was.
-_NINTH = """
-ALTER TABLE blob_refs ADD COLUMN seq INTEGER NOT NULL DEFAULT 9223372036854775807;
+UNKNOWN_SEQ = 2**63 - 1
+_NINTH = f"""
+ALTER TABLE blob_refs ADD COLUMN seq INTEGER NOT NULL DEFAULT {UNKNOWN_SEQ};
 """
 
 # The script at index N migrates a database from version N to N + 1. Never change a released one.

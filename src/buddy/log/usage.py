@@ -10,7 +10,7 @@ from msgspec import Struct
 from buddy.log.blobs import FileBlobs
 from buddy.log.contract import INCOMPLETE
 from buddy.log.database import Database
-from buddy.log.schema import explain, open_reader
+from buddy.log.schema import UNKNOWN_SEQ, explain, open_reader
 
 Result = TypeVar("Result")
 
@@ -29,6 +29,7 @@ _HAS_FACTS = "SELECT count(*) FROM pragma_table_info('sessions') WHERE name = 'f
 _PARENTS = "SELECT id, facts ->> '$.parent' FROM sessions WHERE facts ->> '$.agent' IS NOT NULL"
 _BLOBS = "SELECT s.id, b.blob FROM blob_refs b JOIN sessions s ON s.key = b.session"
 
+_NAMED_BY_EVENTS = f"SELECT DISTINCT blob FROM blob_refs WHERE session > 0 AND seq < {UNKNOWN_SEQ}"  # noqa: S608 - a constant
 _NAMED = "SELECT b.blob, s.id FROM blob_refs b LEFT JOIN sessions s ON s.key = b.session"
 _UNNAMED = """
 SELECT DISTINCT blob FROM blob_refs r WHERE session <= 0
@@ -90,6 +91,16 @@ def remove_blobs_of(state_dir: Path, sessions: Collection[str]) -> None:
     files = FileBlobs(state_dir / "blobs")
     for blob in {blob for blob, _ in named} - others:
         files.remove(blob)
+
+
+def missing_blobs(state_dir: Path) -> int:
+    """How many blobs that events name are not there. Earlier schemas do not know which of their rows are blobs."""
+    try:
+        named = _read(state_dir, lambda reader: [blob for (blob,) in reader.execute(_NAMED_BY_EVENTS)], [])
+    except apsw.SQLError:
+        return 0
+    files = FileBlobs(state_dir / "blobs")
+    return sum(not files.has(blob) for blob in named)
 
 
 def free_bytes(state_dir: Path) -> int:
