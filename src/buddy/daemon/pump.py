@@ -48,6 +48,8 @@ class Pump:
                     await self._link.write(lines)
                     self._cursor = last_seq
                     self._is_live = False
+                    if self._session is not None:
+                        self._session.audience.note_received(last_seq)
                 else:
                     await self._wait()
                     self._is_live = True

@@ -1,6 +1,7 @@
 """The followers of a session, and its latest events: only followers that are further behind read the log.
 
-Invariant: every follower is woken by every commit, and when the session breaks or closes.
+Invariants: every follower is woken by every commit, and when the session breaks or closes; what the only follower has
+received is not held.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ RECENT_AT_REST = 16
 class Audience:
     def __init__(self) -> None:
         self._recent: deque[Event] = deque(maxlen=RECENT)
+        self._last_seq = 0  # 0 until something was published
         self._listening: set[asyncio.Event] = set()
 
     def __bool__(self) -> bool:
@@ -36,15 +38,22 @@ class Audience:
 
     def publish(self, events: Sequence[Event]) -> None:
         """Add committed events, and wake all followers."""
-        self._recent.extend(events)
+        if events:
+            self._recent.extend(events)
+            self._last_seq = events[-1].seq
         self.wake()
 
     def recent(self, after: int) -> Sequence[Event] | None:
         """The committed events after a cursor if all are still in memory, else None."""
-        if not self._recent or self._recent[0].seq > after + 1:
+        newer = self._last_seq - after
+        if newer > len(self._recent) or not self._last_seq:
             return None
-        newer = self._recent[-1].seq - after
         return list(islice(reversed(self._recent), newer))[::-1] if newer > 0 else []
+
+    def note_received(self, seq: int) -> None:
+        """A follower has received what comes up to this seq: if there is no other one, nobody needs it any more."""
+        if len(self._listening) == 1:
+            self.forget(seq + 1)
 
     def rest(self) -> None:
         """Hold fewer events between runs: later followers read the log."""
