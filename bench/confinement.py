@@ -57,8 +57,8 @@ BENCHMARKS = (
         "confined",
         (
             Metric("confined-plain", "shell call in the sandbox, `true`", "ms", "≤ host + 10", tail=True),
-            Metric("confined", "the same, `sh -c :`", "ms", "≤ host + 40", tail=True),
-            Metric("confined-idle", "the same after a pause of 50 ms", "ms", "≤ host + 20", tail=True),
+            Metric("confined", "the same, `sh -c :`", "ms", "≤ host + 10", tail=True),
+            Metric("confined-idle", "the same after a pause of 50 ms", "ms", "≤ host + 10", tail=True),
         ),
         confined,
     ),

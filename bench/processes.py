@@ -125,7 +125,7 @@ BENCHMARKS = (
         warm,
         rounds=15,
     ),
-    Benchmark("gap", (Metric("gap", "gap per turn, read tool", "ms", "≤ 1.5 / 4", tail=True),), gap),
+    Benchmark("gap", (Metric("gap", "gap per turn, read tool", "ms", "≤ 1.0 / 4", tail=True),), gap),
     Benchmark("shell", (Metric("shell", "gap per turn, shell tool", "ms", "≤ 3", tail=True),), shell),
     Benchmark(
         "growth",
