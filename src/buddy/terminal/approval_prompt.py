@@ -88,10 +88,10 @@ class ApprovalPrompt:
         return [*map(self._styled, self._pages[self._page]), *self._answers(columns, typed)]
 
     def _resize(self, columns: int, rows: int) -> None:
-        """Another size has other pages, so paging starts again."""
+        """Another size has other pages: paging starts again, and what a key was told no longer holds."""
         if (columns, rows) == self._size:
             return
-        self._size = (columns, rows)
+        self._size, self._notice = (columns, rows), ""
         pages = pages_of(self._text(columns), rows)
         if len(pages) != 1 and pages != self._pages:
             self._page = 0
