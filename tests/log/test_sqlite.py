@@ -65,6 +65,27 @@ async def test_a_cancelled_append_leaves_the_log_intact(sqlite: SqliteLog) -> No
     assert seqs(await read_all(sqlite, SESSION)) == [1, 2]
 
 
+async def test_prunes_and_deletions_wait_for_appends_and_appends_for_them(sqlite: SqliteLog) -> None:
+    lease = await sqlite.create(record(), "owner")
+
+    async def append() -> None:
+        for seq in range(200):
+            assert await sqlite.append(batch(lease, seq)) == seq + 1
+
+    async def start_and_delete(name: str) -> None:
+        for number in range(20):
+            started = await sqlite.create(record(f"{name}{number}"), "owner")
+            await sqlite.append(batch(started, 0, 3, durable=True))
+            assert await sqlite.prune(started, 3) == 3
+            assert await sqlite.delete(started.session_id, started.epoch)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        group.create_task(append())
+        for name in ("sess_a", "sess_b", "sess_c"):
+            group.create_task(start_and_delete(name))
+    assert seqs(await read_all(sqlite, SESSION)) == list(range(1, 201))
+
+
 async def test_a_wait_sees_what_another_process_appends(sqlite: SqliteLog, state_dir: Path, clock: ManualClock) -> None:
     lease = await sqlite.create(record(), "owner")
     other = SqliteLog.open(state_dir, clock)

@@ -81,8 +81,8 @@ class Writer:
     def erase_soon(self) -> None:
         """Empty the write-ahead log, in which deleted rows could still be read."""
         self._must_erase = True
-        if self._loop is not None and not self._is_handed_over and not self._is_closed:
-            self._hand_to_thread([], _nothing)
+        if self._loop is not None and not self._is_due and not self._is_handed_over:
+            self._write_soon(self._loop)
 
     async def close(self) -> None:
         """Run what was submitted, then close the connection and end the thread."""
@@ -103,10 +103,13 @@ class Writer:
         loop.call_soon(self._write)
 
     def _write(self) -> None:
-        """Put all waiting jobs into one transaction."""
+        """Put all waiting jobs into one transaction, and have the write-ahead log checkpointed if that is due."""
         self._is_due = False
+        if self._is_closed:
+            return  # the thread runs them, or did
         if not self._waiting:
-            return  # the log was closed meanwhile, and the thread runs them
+            self._hand_to_thread([], _nothing)
+            return
         group, self._waiting = self._waiting, []
         durable = long = False
         for job in group:
@@ -125,7 +128,7 @@ class Writer:
             return
         self._commit(group)
         self._settle(group)
-        if self._pages >= CHECKPOINT:
+        if self._must_erase or self._pages >= CHECKPOINT:
             self._hand_to_thread([], _nothing)
 
     def _begin_now(self, *, durable: bool) -> bool:
@@ -152,7 +155,7 @@ class Writer:
         self._is_handed_over = False
         self._settle(group)
         # The waiters run first: what they submit next goes into one transaction.
-        if self._waiting:
+        if self._waiting or self._must_erase:
             self._write_soon(asyncio.get_running_loop())
 
     def _settle(self, group: "list[_Job]") -> None:
