@@ -52,6 +52,10 @@ def test_a_reused_pid_is_not_the_same_process() -> None:
     assert not is_alive(field(this_owner(), 4, "1"), NOW, NOW)
 
 
+def test_a_program_that_replaced_another_in_its_process_is_not_that_one() -> None:
+    assert not is_alive(field(this_owner(), 5, "0123456789abcdef"), NOW, NOW)
+
+
 @pytest.mark.parametrize(
     "owner",
     [field(this_owner(), 1, "other-boot"), field(this_owner(), 2, "1"), "somebody", ""],

@@ -1,7 +1,7 @@
 """The owner of a lease: the identity of a process, and whether that process is still alive.
 
-Invariants: an identity is never reused, not even by a process with the same pid; a process in this machine's /proc is
-checked there, and any other by its heartbeat.
+Invariants: an identity is never reused, not even by a process with the same pid, nor by the program that replaces one
+in its process; a process in this machine's /proc is checked there, and any other by its heartbeat.
 """
 
 import functools
@@ -25,6 +25,8 @@ def is_running(owner: str) -> bool | None:
     identity = _parse(owner)
     if identity is None or not identity.boot or (identity.boot, identity.namespace) != (boot_id(), _namespace()):
         return None
+    if identity.pid == os.getpid() and owner != this_owner():
+        return False  # this process was that one, before it became another program
     try:
         return _start_of(identity.pid) == identity.start
     except PermissionError:
