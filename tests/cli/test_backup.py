@@ -1,6 +1,7 @@
 """`buddy backup` and `buddy restore`: a copy while the daemon works, after it was killed, and what is refused."""
 
 import asyncio
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -19,7 +20,7 @@ from tests.daemon.test_recovery import violations
 from tests.daemon.test_restart import begin
 from tests.harness.daemon import Daemon
 from tests.harness.logs import read_state_dir
-from tests.harness.processes import BUDDY, clean_environment, wait_until
+from tests.harness.processes import BUDDY, clean_environment, run, wait_until
 from tests.harness.scripts import MARK, section, shell
 
 SCRIPT = [
@@ -231,7 +232,24 @@ def test_blobs_that_are_missing_are_counted(tmp_path: Path) -> None:
     blob.unlink()
     done = daemon.run("backup", str(tmp_path / "copy"))
     assert done.code == 0
-    assert f"warning: {daemon.state_dir} lacks 1 blob that sessions name" in done.err
+    assert f"warning: missing in {daemon.state_dir}: 1 blob that sessions refer to" in done.err
+
+
+def test_a_backup_disk_that_is_too_small_is_never_called_damage(tmp_path: Path) -> None:
+    if os.geteuid() or shutil.which("unshare") is None:
+        pytest.skip("only root can mount something")
+    daemon, place = Daemon(tmp_path, script=SCRIPT), tmp_path / "small"
+    assert daemon.run("exec", "count").code == 0
+    with contextlib.closing(sqlite3.connect(daemon.state_dir / "buddy.db")) as db:
+        db.execute("CREATE TABLE padding (noise)")
+        db.executemany("INSERT INTO padding VALUES (randomblob(1000))", [()] * 3000)
+        db.commit()
+    place.mkdir(mode=0o700)
+    copied = shlex.join([*BUDDY, "backup", f"{place}/copy", *daemon.places()])
+    for size in ("1500k", "2m", "2900k"):
+        script = f"mount -t tmpfs -o mode=700,size={size} none {place}; {copied}"
+        done = run(["unshare", "-m", "sh", "-c", script], cwd=daemon.folder, env=daemon.command_environment())
+        assert (done.code, "is full" in done.err, "damaged" in done.err) == (75, True, False), done.err
 
 
 def test_a_file_whose_name_is_not_text_is_named_and_nothing_is_left(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from buddy.cli.settings import places_of
 from buddy.cli.storage import check_state_dir, format_size, refuse_shared_log
 from buddy.errors import UserError
 from buddy.log.database import connect, connect_reader, direct
-from buddy.log.schema import BUSY_SECONDS, explain, is_disk_full, open_reader
+from buddy.log.schema import BUSY_SECONDS, explain, open_reader
 from buddy.log.state_use import DAEMON_LOCK, LOCK, check_restored
 from buddy.log.usage import DATABASE, missing_blobs
 from buddy.terminal.phrases import plural
@@ -82,8 +82,8 @@ def backup(options: Options) -> int:
     for path in damaged:
         print(f"warning: {path} is damaged and not in the backup", file=sys.stderr)
     if missing := missing_blobs(folder):
-        what = f"{plural(missing, 'blob')} that sessions name: of long texts, only the beginning is there"
-        print(f"warning: {state_dir} lacks {what}", file=sys.stderr)
+        what = f"{plural(missing, 'blob')} that sessions refer to; only the beginning of those texts is left"
+        print(f"warning: missing in {state_dir}: {what}", file=sys.stderr)
     size = format_size(sum(file.size for file in manifest.files))
     print(f"backed up {plural(len(manifest.files), 'file')}, {size}, into {folder}", file=sys.stderr)
     print("buddy.toml and auth.json are not in it", file=sys.stderr)
@@ -218,7 +218,7 @@ def _copy_database(path: Path, copy: Path, *, clears_owners: bool = False) -> No
         finally:
             source.close()
     except apsw.FullError as error:
-        if is_disk_full(copy.parent):
+        if not _is_damaged(path):
             raise explain(error, copy) from error
         raise apsw.CorruptError(f"{error}, though the disk is not") from error  # of a number that is the highest
     except apsw.IOError as error:
@@ -229,6 +229,17 @@ def _copy_database(path: Path, copy: Path, *, clears_owners: bool = False) -> No
     if clears_owners:  # the process that holds the original does not hold the copy
         change(copy, "UPDATE sessions SET owner = NULL; DELETE FROM owners")
     sync(copy)
+
+
+def _is_damaged(path: Path) -> bool:
+    try:
+        source = connect_reader(path, BUSY_SECONDS)
+        try:
+            return source.execute("PRAGMA quick_check(1)").get != "ok"
+        finally:
+            source.close()
+    except (apsw.NotADBError, apsw.CorruptError):
+        return True
 
 
 def _go_on() -> bool:
