@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from buddy.errors import NotClaimed, UserError
-from buddy.log.contract import Batch, Claim, Log
+from buddy.log.contract import Batch, Claim, Log, RowFacts
 from buddy.log.sqlite import SqliteLog
 from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import ApprovalRequired
@@ -18,7 +18,7 @@ from tests.harness.logs import opened_log, read_all
 from tests.harness.postgres import Postgres
 from tests.harness.processes import Finished, wait_until
 from tests.harness.scripts import section, shell
-from tests.log.records import SESSION, batch, record
+from tests.log.records import SESSION, batch, changed, record
 
 SCRIPT = [
     section("^count", {"text": "one two three"}),
@@ -275,6 +275,17 @@ async def test_an_import_leaves_no_hole_in_a_session_that_is_there(tmp_path: Pat
         await import_session(log, ImportedSession(batch(lease, 7, 3).events, {}), "me")
     assert await import_session(log, ImportedSession(batch(lease, 2, 3).events, {}), "me")
     assert [event.seq for event in await read_all(log, SESSION)] == [1, 2, 3, 4, 5]
+    await log.close()
+
+
+async def test_the_rest_of_a_session_keeps_what_it_has_cost_here_today(tmp_path: Path) -> None:
+    log = SqliteLog.open(tmp_path / "state", lambda: 1)
+    spent = RowFacts(day=0, day_cost_usd=1.5)
+    lease = await log.create(changed(record(), facts=spent), "owner")
+    await log.append(batch(lease, 0, 3))
+    await log.release(lease)
+    assert await import_session(log, ImportedSession(batch(lease, 0, 5).events, {}), "me")
+    assert await log.cost_of(0) == 1.5
     await log.close()
 
 

@@ -57,6 +57,8 @@ async def import_session(log: Log, session: ImportedSession, owner: str) -> bool
         if written >= session.events[-1].seq:
             return False
         lease = await _acquire(log, session.session_id, owner)
+        facts = replace(record.facts, day=known.facts.day, day_cost_usd=known.facts.day_cost_usd)
+        record = replace(record, facts=facts)
     try:
         await _write(log, session, record, lease, written)
     except (NotClaimed, SeqConflict, Undecidable) as error:
@@ -146,7 +148,7 @@ async def _record_of(session: ImportedSession) -> SessionRecord:
         first_seq=session.events[0].seq,
         last_seq=0,
         title=row.title,
-        facts=replace(row.facts, day=0, day_cost_usd=0.0),  # it was not spent here, or is counted already
+        facts=replace(row.facts, day=0, day_cost_usd=0.0),  # it was not spent here
     )
     return _as_listed(record, session.row) if session.row else record
 
