@@ -123,6 +123,18 @@ async def test_what_one_session_lets_go_stays_for_the_other(log: Log, age: Age) 
     assert not await is_kept(log)
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["sent", "sent and waiting again"])
+async def test_a_prune_lets_go_of_what_was_brought_for_a_pruned_message(log: Log, waits: bool) -> None:
+    lease = await started(log, SESSION)
+    await bring(log)
+    event = event_of(AssistantToken(text="", blobs={"text": BLOB}), session_id=SESSION, seq=1, ts=1)
+    await log.append(Batch(SESSION, lease.epoch, 0, [event]))
+    if waits:
+        await log.put(SESSION, "msg_1", "message:cli", b'{"attachments":[{"blob":"%s"}]}' % BLOB.encode(), 10)
+    assert await log.prune(lease, 2) == 2
+    assert await log.has_blob(SESSION, BLOB) is waits
+
+
 async def test_a_prune_lets_go_of_what_only_pruned_events_named(log: Log, age: Age) -> None:
     lease, other = await started(log, SESSION), await started(log, OTHER)
     contents = [b"pruned", b"named again", b"of both", b"kept"]

@@ -48,6 +48,10 @@ class _Session:
         self.held: set[str] = set()
         self.is_complete = True
 
+    def awaits(self, blob: str) -> bool:
+        """Whether a message that waits names it."""
+        return any(blob.encode() in item.body for item in self.inbox.values())
+
 
 class MemoryLog:
     """Satisfies `contract.Log`. Set `room` to False to simulate a full disk."""
@@ -138,6 +142,7 @@ class MemoryLog:
         }
         pruned = {blob for blob, last_seq in session.blobs.items() if last_seq < first_seq}
         session.blobs = {blob: seq for blob, seq in session.blobs.items() if blob not in pruned}
+        session.held -= {blob for blob in pruned if not session.awaits(blob)}
         self._drop_blobs(pruned)
         return first_seq
 
@@ -312,9 +317,8 @@ class MemoryLog:
 
     async def sweep_blobs(self) -> None:
         for session in self._sessions.values():
-            waiting = [item.body for item in session.inbox.values()]
             old = {blob for blob in session.held if self._clock() - self._held_at[blob] >= _HELD_MS}
-            old = {blob for blob in old if not any(blob.encode() in body for body in waiting)}
+            old = {blob for blob in old if not session.awaits(blob)}
             session.held -= old
             self._drop_blobs(old)
 

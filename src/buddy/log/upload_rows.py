@@ -1,8 +1,8 @@
 """The rows of blobs: which session names one, for which one was brought, and which belong to nobody.
 
 Invariants: a blob that was brought for a session is kept for a day, and for as long as a message that waits there names
-it; one that events name is kept as long as the last of them. In `blob_refs`, a session is its key, a session for which
-a blob was brought is its key with a minus, and 0 is nobody.
+it; one that events name is kept as long as the last of them, and then only if a message waits for it. In `blob_refs`,
+a session is its key, a session for which a blob was brought is its key with a minus, and 0 is nobody.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -40,7 +40,11 @@ def name_blobs(key: int, seq: int, blobs: Collection[str], db: Database) -> None
 
 def disown_pruned_blobs(key: int, first_seq: int, db: Database) -> None:
     """The events before this one are gone, and with them the session's blobs that no later one names."""
-    _disown(db.execute("DELETE FROM blob_refs WHERE session = ? AND seq < ? RETURNING blob", (key, first_seq)), db)
+    gone = list(db.execute("DELETE FROM blob_refs WHERE session = ? AND seq < ? RETURNING blob", (key, first_seq)))
+    _disown(gone, db)
+    for (blob,) in gone:
+        if db.execute(_WAITS, (key, blob)).get is None:
+            db.execute("DELETE FROM blob_refs WHERE blob = ? AND session = ?", (blob, -key))
 
 
 def disown_blobs(key: int, db: Database) -> None:

@@ -87,6 +87,11 @@ WITH head AS (
   WHERE a.session = r.key AND a.state <> 'pending' AND (r.run_id IS NULL OR a.run_id COLLATE "C" < r.run_id)
 ), pruned AS (
   DELETE FROM blob_refs x USING head WHERE x.session = head.key AND x.seq < head.first_seq RETURNING x.blob
+), released AS (
+  DELETE FROM blob_refs x USING head, pruned p WHERE x.session = -head.key AND x.blob = p.blob AND NOT EXISTS (
+    SELECT FROM inbox i WHERE i.session = head.key AND NOT i.taken
+    AND position(convert_to(x.blob, 'UTF8') IN i.body) > 0
+  )
 ), unowned AS (INSERT INTO blob_refs (blob, session) SELECT DISTINCT blob, 0 FROM pruned ON CONFLICT DO NOTHING)
 SELECT first_seq FROM head
 """

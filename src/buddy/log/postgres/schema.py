@@ -89,9 +89,17 @@ _FOURTH = """
 CREATE TABLE turns (name text PRIMARY KEY, owner text NOT NULL, until bigint NOT NULL) WITH (fillfactor = 50);
 """
 
-# The last event that names a blob. What was named before, or by an older node, is kept with its session.
+# The last event that names a blob. What was named before, or by an older node, is kept with its session: such a node
+# does not say the seq, and leaves a row alone that is there.
 _FIFTH = """
 ALTER TABLE blob_refs ADD COLUMN seq bigint NOT NULL DEFAULT 9223372036854775807;
+CREATE FUNCTION buddy_name_blob() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE blob_refs SET seq = NEW.seq WHERE blob = NEW.blob AND session = NEW.session;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER named_by_an_older_node BEFORE INSERT ON blob_refs FOR EACH ROW
+WHEN (NEW.session > 0 AND NEW.seq = 9223372036854775807) EXECUTE FUNCTION buddy_name_blob();
 """
 
 # The script at index N migrates a database from version N to N + 1. Never change a released one.
