@@ -36,6 +36,8 @@ CHECKPOINT = 2000
 """Pages in the write-ahead log at which it is checkpointed."""
 ERASE_MILLISECONDS = 100
 """How long erasing waits for readers, while nobody can write."""
+ERASE_AGAIN_SECONDS = 5.0
+"""After which it is tried again, if a reader was in the way."""
 
 Result = TypeVar("Result")
 
@@ -58,6 +60,7 @@ class Writer:
         self._is_handed_over = False  # whether the thread has the connection
         self._pages = 0
         self._must_erase = False
+        self._was_kept = False  # whether a reader still needed what was to be erased
         self._busy_milliseconds = round(busy_seconds * 1000)
         db.set_wal_hook(self._note_pages)
 
@@ -154,6 +157,9 @@ class Writer:
     def _take_back(self, group: "list[_Job]") -> None:
         self._is_handed_over = False
         self._settle(group)
+        if self._was_kept:
+            self._was_kept = False
+            asyncio.get_running_loop().call_later(ERASE_AGAIN_SECONDS, self.erase_soon)
         # The waiters run first: what they submit next goes into one transaction.
         if self._waiting or self._must_erase:
             self._write_soon(asyncio.get_running_loop())
@@ -225,8 +231,12 @@ class Writer:
         must_erase, self._must_erase, self._pages = self._must_erase, False, 0
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if must_erase else apsw.SQLITE_CHECKPOINT_PASSIVE
         self._db.set_busy_timeout(ERASE_MILLISECONDS)
-        with contextlib.suppress(apsw.Error):
+        try:
             self._db.wal_checkpoint(mode=mode)
+        except apsw.BusyError:
+            self._was_kept = must_erase
+        except apsw.Error:
+            pass  # what is wrong shows with the next write
         self._db.set_busy_timeout(self._busy_milliseconds)
 
     def _undo(self, group: "list[_Job]", error: Exception) -> None:

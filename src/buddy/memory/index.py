@@ -61,6 +61,7 @@ class Page(Struct, frozen=True):
 class Index:
     def __init__(self, path: Path) -> None:
         self._db: Database = open_index(path)
+        self._must_erase = False
 
     def close(self) -> None:
         self._db.close()
@@ -151,10 +152,12 @@ class Index:
     # --- internals ---
 
     def _erase_log(self) -> None:
-        """Empty the write-ahead log, in which forgotten texts could still be read."""
-        # A search of another process that is under way keeps it until the next checkpoint.
+        """Empty the write-ahead log, in which forgotten texts could still be read; after the next write, if a reader
+        of another process needs it now."""
+        self._must_erase = True
         with suppress(apsw.Error):
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._must_erase = False
 
     @contextmanager
     def _writing(self) -> Generator[None]:
@@ -165,6 +168,8 @@ class Index:
             self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
+        if self._must_erase:
+            self._erase_log()
 
     def _add_chunk(self, session: str, project: str, said: SessionText, chunk: str) -> None:
         digest = hashlib.sha256(chunk.encode(errors="replace")).digest()[:16]
