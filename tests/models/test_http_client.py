@@ -17,6 +17,7 @@ from buddy.models.http.client import HttpClient, Timeouts
 from buddy.models.http.connection import MAX_BUFFERED
 from buddy.models.http.http1 import TruncatedResponse
 from buddy.models.http.pool import Pool
+from buddy.models.http.tls import tls_failure
 from buddy.models.wire import Wire
 from tests.harness.installed import need
 
@@ -297,3 +298,27 @@ async def test_a_failure_of_tls_says_why_and_is_not_repeated(tmp_path: Path, *, 
     why = "its certificate is not trusted: self-signed certificate" if has_tls else "it does not speak TLS"
     assert str(failure.value).endswith(f"({why})")
     assert ("SSL_CERT_FILE" if has_tls else "http://") in failure.value.hint
+
+
+async def test_a_certificate_for_another_host_is_no_reason_to_trust_another_authority(tmp_path: Path) -> None:
+    cert, key = make_certificate(tmp_path)
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(cert, key)
+    server = await asyncio.start_server(remembering([]), "127.0.0.1", 0, ssl=served)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        trusting = ssl.create_default_context(cafile=cert)
+        with pytest.raises(ssl.SSLCertVerificationError) as refused:
+            await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname="api.example.com")
+    failure = tls_failure(refused.value)
+    assert failure is not None
+    assert "api.example.com" in failure.why
+    assert failure.hint == "check the host in the URL: the certificate is for another one"
+
+
+def test_an_expired_certificate_is_a_matter_of_time() -> None:
+    expired = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    expired.verify_code, expired.verify_message = 10, "certificate has expired"
+    failure = tls_failure(expired)
+    assert failure is not None
+    assert "clock" in failure.hint

@@ -1,5 +1,6 @@
 """Placeholders are moved in and out; whatever cannot be moved is made and removed."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -101,3 +102,18 @@ def test_another_file_system_has_its_own(tmp_path: Path, spares: SpareDirectorie
         assert spares.keep(make_placeholder(tmp_path / "here"))
         assert not spares.take(str(elsewhere / "b"))
         assert spares.take(str(tmp_path / "there"))
+
+
+def test_what_somebody_puts_into_a_kept_directory_comes_into_no_workspace(work: Path, spares: SpareDirectories) -> None:
+    place = work / ".vscode"
+    make_placeholder(place)
+    opened = os.open(place, os.O_PATH)  # as a shell whose directory it is
+    assert spares.keep(str(place))
+    os.mkdir("tasks", dir_fd=opened)
+    os.close(opened)
+    assert not spares.take(str(place))
+    assert not place.exists()
+    make_placeholder(place)
+    assert spares.keep(str(place))
+    assert spares.take(str(place))
+    assert not list(place.iterdir())

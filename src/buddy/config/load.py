@@ -185,7 +185,7 @@ class _Reader:
 
     def _profile(self, name: str, table: object) -> Profile:
         profile = self._table(("models", name), table, Profile)
-        if profile.api_base_url and not profile.api_base_url.startswith(SCHEMES):
+        if profile.api_base_url and not profile.api_base_url.lower().startswith(SCHEMES):
             from buddy.config.validation import Origin, not_a_url
 
             raise not_a_url(Origin(self._source, self._text), name, table, profile.api_base_url)

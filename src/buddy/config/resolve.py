@@ -97,8 +97,8 @@ def resolve_profile(
             f"profile {choice.profile!r} has no api_base_url",
             hint=f"set api_base_url in [models.{choice.profile}], or BUDDY_BASE_URL",
         )
-    if not base_url.startswith(SCHEMES):
-        shown = base_url.rpartition("@")[2]  # a password may precede it
+    if not base_url.lower().startswith(SCHEMES):
+        shown = base_url.rpartition("@")[2].partition("?")[0]  # there may be a password before it, and a key after it
         hint = f'set it to the URL of the API, such as "{OPENAI_BASE_URL}"'
         raise UserError(f"BUDDY_BASE_URL must start with http:// or https://, not {shown!r}", hint=hint)
     return _build(config, env, choice, profile, base_url=base_url.rstrip("/"), api_key=key)

@@ -47,16 +47,23 @@ def tls_failure(error: BaseException | None) -> TlsFailure | None:
         case None:
             return None
         case ssl.SSLCertVerificationError():
-            hint = "add its certificate authority to the system's certificates, or name a file of them in SSL_CERT_FILE"
-            return TlsFailure(f"its certificate is not trusted: {error.verify_message}", hint, is_lasting=True)
+            why = f"its certificate is not trusted: {error.verify_message}"
+            return TlsFailure(why, _HINTS.get(error.verify_code, _UNKNOWN_AUTHORITY), is_lasting=True)
         case ssl.SSLError() if error.reason in _PLAIN:
-            return TlsFailure("it does not speak TLS", "does its URL begin with http:// instead?", is_lasting=True)
+            return TlsFailure("it does not speak TLS", "should its URL begin with http:// instead?", is_lasting=True)
         case ssl.SSLError():
             why = (error.reason or str(error)).replace("_", " ").lower()
             return TlsFailure(f"TLS failed: {why}", "", is_lasting=False)
 
 
 _PLAIN = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")
+_UNKNOWN_AUTHORITY = (
+    "add its certificate authority to the system's certificates, or name a file of them in SSL_CERT_FILE"
+)
+_OTHER_TIME = "check the clock of this machine; if it is right, the server needs a new certificate"
+_OTHER_HOST = "check the host in the URL: the certificate is for another one"
+# By OpenSSL's X509_V_ERR_…: not yet valid, expired, another host, another address.
+_HINTS = {9: _OTHER_TIME, 10: _OTHER_TIME, 62: _OTHER_HOST, 64: _OTHER_HOST}
 
 
 @cache

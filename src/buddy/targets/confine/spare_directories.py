@@ -3,7 +3,8 @@
 A file system that discards freed blocks at once lets each removal wait for the disk.
 
 Invariants: all is done under the lock of `one_at_a_time`; nothing is ever replaced; what is taken or kept is an empty
-placeholder with its mark; what cannot be moved, as between file systems, is made and removed.
+placeholder with its mark, also if somebody who has it open uses it meanwhile; what cannot be moved, as between file
+systems, is made and removed.
 """
 
 import ctypes
@@ -31,11 +32,15 @@ class SpareDirectories:
         names = self._known()
         while names:
             name = names.pop()
-            if _move(f"{self._folder}/{name}", place):
-                return True
-            if os.path.lexists(f"{self._folder}/{name}"):
+            spare = f"{self._folder}/{name}"
+            if not _is_unused(spare):
+                continue  # it is gone, or somebody had it open and has put something into it
+            if not _move(spare, place):
                 names.append(name)
                 return False  # not between these places
+            if _is_unused(place):
+                return True
+            _move(place, spare)
         return False
 
     def keep(self, place: str) -> bool:
@@ -48,7 +53,7 @@ class SpareDirectories:
         kept = f"{self._folder}/{name}"
         if not _move(place, kept):
             return False
-        if not is_marked(kept) or os.listdir(kept):  # noqa: PTH208 - plain text
+        if not _is_unused(kept):
             _move(kept, place)  # somebody has just put something into it
             return False
         names.append(name)
@@ -61,6 +66,10 @@ class SpareDirectories:
                 os.makedirs(self._folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - plain text
                 self._names += os.listdir(self._folder)  # noqa: PTH208 - plain text
         return self._names
+
+
+def _is_unused(place: str) -> bool:
+    return is_marked(place) and not os.listdir(place)  # noqa: PTH208 - plain text
 
 
 def _move(source: str, place: str) -> bool:
