@@ -283,3 +283,29 @@ def test_a_phone_shows_one_thing_at_a_time(browser: Browser, daemon: Daemon, oth
         assert wide <= 390
         window.page.get_by_label("Back to the list").click()
         expect(window.page.locator(".rows")).to_be_visible()
+
+
+OVERTAKEN = """async () => {
+  const { SessionLog } = await import("/session_log.js");
+  const asked = [];
+  let follower;
+  const connection = {
+    follow: (_, one) => asked.push((follower = one).cursor()),
+    request: async () => ({ events: [] }),
+    unfollow: () => {},
+  };
+  const payload = { code: "NOTE", message: "" };
+  const event = (seq) => ({ seq, ts: seq, sessionId: "sess_1", type: "warning", payload });
+  const log = new SessionLog(connection, "sess_1", 0);
+  follower.onEvent(event(5));
+  follower.onAttached({ replay: { gap: false, fromSeq: 1 } });
+  for (const seq of [1, 2, 20, 21]) follower.onEvent(event(seq));
+  follower.onAttached({ replay: { gap: true, fromSeq: 22 } });
+  for (const seq of [22, 23]) follower.onEvent(event(seq));
+  return { asked, seqs: log.events.map((one) => one.seq) };
+}"""
+
+
+def test_a_log_that_a_prune_overtook_is_attached_again(window: Console) -> None:
+    """Events 3 to 19 were pruned before they were sent."""
+    assert window.page.evaluate(OVERTAKEN) == {"asked": [0, 2], "seqs": [22, 23]}

@@ -1,16 +1,24 @@
 """Replay from any cursor, complete and in order, even while the session continues."""
 
 import asyncio
+import json
 import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from buddy.daemon.link import memory_pair
+from buddy.daemon.pump import LineCache, Pump
+from buddy.protocol.events import RunComplete
+from buddy.protocol.requests import PruneSession, PruneSessionReply
 from tests.daemon.history import write_history
 from tests.harness.clients import attach, connect, read_log, send, seqs, start, wire_client
 from tests.harness.daemon import Daemon
+from tests.harness.models import says
+from tests.harness.runtime import scripted_host
 from tests.harness.scripts import section
 from tests.harness.wire_client import ErrorResponse, WireClient
 
@@ -150,3 +158,25 @@ async def test_a_gap_is_announced_even_if_the_sessions_folder_is_gone(tmp_path: 
                 assert warning["payload"]["code"] == "EVENT_GAP"
                 assert reply["replay"]["fromSeq"] == warning["seq"] == snapshot["seq"] - 1
                 assert snapshot["payload"]["state"] == "idle"
+
+
+async def test_a_client_that_a_prune_overtook_gets_a_gap_and_a_snapshot(tmp_path: Path) -> None:
+    async with scripted_host(tmp_path, says("one"), says("two")) as host, host.client() as client:
+        await client.start()
+        for text in ("first", "second"):
+            await client.send(text)
+            last = (await client.wait_for(RunComplete), client.received[-1].seq)[1]
+        await client.api.request(PruneSession(last), PruneSessionReply, client.session_id)
+        slow, link = memory_pair()
+        runtime = host.runtime
+        pump = asyncio.create_task(Pump(link, runtime.sessions, runtime.log, LineCache(), client.session_id, 3).run())
+        found: list[Any] = []
+        while not found or found[-1]["type"] != "session_snapshot":
+            line = await slow.read_line()
+            assert line is not None
+            found.append(json.loads(line))
+        pump.cancel()
+        warning, snapshot = found
+        assert warning["payload"]["code"] == "EVENT_GAP"
+        assert "lastSeenSeq=3" in warning["payload"]["detail"]
+        assert last < warning["seq"] == snapshot["seq"] - 1

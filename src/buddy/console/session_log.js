@@ -31,13 +31,15 @@ export class SessionLog {
     this._start = Math.max(0, lastSeq - TAIL);
     this._isDirty = false;
     this._isClosed = false;
-    connection.follow(sessionId, {
+    this._isAttached = false;
+    /** @type {import("./connection.js").Follower} */ this._follower = {
       cursor: () => this.events.at(-1)?.seq ?? this._start,
       onEvent: (event) => this._receive(event),
       onChildEvent: (event) => this._receiveOfChild(event),
       onAttached: (reply) => this._attached(reply.replay),
       onLost: (error) => (this.problem.value = error.message),
-    });
+    };
+    connection.follow(sessionId, this._follower);
   }
 
   close() {
@@ -72,6 +74,7 @@ export class SessionLog {
 
   /** After a gap, what is here may be pruned, or lost; the past is read again. @param {{gap: boolean, fromSeq: number}} replay */
   _attached({ gap, fromSeq }) {
+    this._isAttached = true;
     if (gap) {
       this.events = [];
       this._live = emptyView();
@@ -85,11 +88,21 @@ export class SessionLog {
 
   /** @param {import("./fold.js").LogEvent} event */
   _receive(event) {
-    // A connection that has just started a session, or written to it, receives what is new before the replay, too.
-    if (event.seq !== (this.events.at(-1)?.seq ?? this._start) + 1) return;
+    const last = this.events.at(-1)?.seq ?? this._start;
+    if (event.seq !== last + 1) {
+      // A connection that has just started a session, or written to it, receives what is new before the replay, too.
+      // After the replay, what is missing was pruned before it was sent.
+      if (this._isAttached && event.seq > last + 1) this._attachAgain();
+      return;
+    }
     this.events.push(event);
     apply(this._live, event);
     this._show();
+  }
+
+  _attachAgain() {
+    this._isAttached = false;
+    this._connection.follow(this.sessionId, this._follower);
   }
 
   /** @param {import("./fold.js").LogEvent} event */

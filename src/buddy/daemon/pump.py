@@ -1,6 +1,7 @@
 """Sends one session's events to one client. The log is the queue; the cursor is the only state.
 
-Invariants: only committed events are sent, in order, each once per pump; a slow client delays nobody else.
+Invariants: only committed events are sent, in order, each once per pump and without a gap that is not announced; a slow
+client delays nobody else.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import re
 import time
 
 from buddy.daemon.link import ServerLink
+from buddy.errors import BuddyError
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import event_lines
 from buddy.sessions.session import Session
@@ -17,6 +19,7 @@ PORTION_BYTES = 256 * 1024
 CACHED = 32
 POLL_SECONDS = 1.0
 SAFEGUARD_SECONDS = 60.0
+_SEQ = re.compile(rb'"seq":(\d+)')
 _TIME = re.compile(rb'"ts":(\d+)')
 
 
@@ -83,11 +86,27 @@ class Pump:
         recent = self._session.audience.recent(cursor) if self._session is not None else None
         if recent is None:
             portion = await self._log.read_lines(session_id, cursor, PORTION_BYTES)
+            if _first_seq(portion) > cursor + 1 and await self._announce_gap():
+                return b"", self._cursor
         else:
             portion = event_lines(recent, cursor, PORTION_BYTES)
         if portion[0]:
             self._encoded.add(session_id, cursor, portion)
         return portion
+
+    async def _announce_gap(self) -> bool:
+        """What comes next was pruned before it was sent: record that, and a snapshot, and go on from there."""
+        try:
+            record = await self._sessions.record(self._session_id)
+            if self._session is not None:
+                await self._session.announce_gap(self._cursor, record)
+            else:
+                await self._sessions.announce_gap(record, self._cursor)
+        except BuddyError:
+            return False  # it cannot be recorded now; what is left is sent
+        self._cursor = record.last_seq
+        self._woken.set()
+        return True
 
     async def _wait(self) -> None:
         """Wait for something new."""
@@ -126,3 +145,8 @@ class LineCache:
 
 Portion = tuple[bytes, int]
 """Complete lines, and the seq of the last one."""
+
+
+def _first_seq(portion: Portion) -> int:
+    found = _SEQ.search(portion[0])
+    return int(found[1]) if found is not None else 0
