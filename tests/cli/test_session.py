@@ -139,7 +139,7 @@ def test_a_session_is_deleted_even_if_memory_cannot_be_opened(home: Home) -> Non
     (home.state / "memory.db").mkdir()
     done = home.run("session", "delete", "last")
     assert done.code == 0, done.err
-    assert "is deleted, but what memory has of it is left" in done.err
+    assert "was deleted, but its entries in memory could not be removed" in done.err
     assert "no sessions" in home.run("session", "list", "--all").err
 
 

@@ -22,7 +22,7 @@ def check_checkpoints(state_dir: Path, settings: CheckpointSettings) -> Check:
         count, size = _count(folder / FILE)
         used = -(-(size + own_size(folder)) // MIB)
     except NewerStore as error:
-        return Check("checkpoints", "warn", f"{folder}: {error}; this one undoes nothing", "upgrade Buddy")
+        return Check("checkpoints", "warn", f"{folder}: {error}; this version cannot undo anything", "upgrade Buddy")
     except (sqlite3.Error, OSError) as error:
         damaged = getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
         hint = "what it could restore is lost; new checkpoints go to a new one" if damaged else "check the disk"

@@ -72,4 +72,4 @@ async def forget_in_memory(memory: Memory, session_id: str) -> None:
     try:
         await memory.forget_session(session_id)
     except (BuddyError, OSError, apsw.Error) as error:
-        log.warning("%s is deleted, but what memory has of it is left: %s", session_id, error)
+        log.warning("%s was deleted, but its entries in memory could not be removed: %s", session_id, error)

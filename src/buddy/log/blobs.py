@@ -135,7 +135,7 @@ def _read_part(paths: tuple[Path, Path], offset: int, limit: int | None) -> tupl
         try:
             content = zlib.decompress(compressed.read_bytes())
         except zlib.error as error:
-            _log.warning("%s is damaged (%s): what it had is treated as missing", compressed, error)
+            _log.warning("%s is damaged (%s): its content is treated as missing", compressed, error)
             return None
         return content[offset:][: None if limit is None else max(limit, 0)], len(content)
     with contextlib.suppress(FileNotFoundError), plain.open("rb") as file:

@@ -211,7 +211,7 @@ def _remote(request: TargetRequest, launcher: Launcher, sandbox: str) -> TargetC
 
     if not request.root.startswith("/"):
         raise ProtocolError(
-            "INVALID_REQUEST", f"repo.rootPath {request.root[:200]!r} must be absolute on {launcher.name}"
+            "INVALID_REQUEST", f"the folder {request.root[:200]!r} must be an absolute path on {launcher.name}"
         )
     return TargetChoice(_with_tmux(Remote(launcher), launcher, request.root, request), request.root, sandbox)
 
