@@ -138,7 +138,7 @@ def test_a_workspace_that_is_missing_or_a_file_is_refused(own: OwnDirectories, r
     with pytest.raises(ProtocolError, match=f"{file} is not a directory on this machine"):
         choose(TargetRequest("local", str(file)), own)
     need("ssh")
-    with pytest.raises(ProtocolError, match="must be absolute"):
+    with pytest.raises(ProtocolError, match="must be an absolute path"):
         choose(TargetRequest("ssh:host", "relative"), own)
 
 
