@@ -88,7 +88,7 @@ class ApprovalPrompt:
         return [*map(self._styled, self._pages[self._page]), *self._answers(columns, typed)]
 
     def _resize(self, columns: int, rows: int) -> None:
-        """Another size has other pages: paging starts again, and what a key was told no longer holds."""
+        """Another size has other pages: paging starts again, and the last notice no longer applies."""
         if (columns, rows) == self._size:
             return
         self._size, self._notice = (columns, rows), ""
