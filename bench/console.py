@@ -3,6 +3,7 @@
 The floor is the same browser on a page of one line from the same kind of server: what nobody can be faster than.
 """
 
+import contextlib
 import json
 import socket
 import sqlite3
@@ -198,7 +199,7 @@ class ConsoleDaemon:
 
 def grow(database: Path, session_id: str, events: int) -> None:
     """Repeat a session's run under new ids until its log is that long; the daemon must not be running."""
-    with sqlite3.connect(database) as connection:
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
         key, last = connection.execute("SELECT key, last_seq FROM sessions WHERE id = ?", (session_id,)).fetchone()
         query = "SELECT ts, run_id, type, payload FROM events WHERE session = ? ORDER BY seq"
         recorded = connection.execute(query, (key,)).fetchall()

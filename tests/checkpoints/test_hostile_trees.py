@@ -1,6 +1,7 @@
 """Trees that are not a handful of text files: each is undone to the byte, and what cannot be is reported."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import sqlite3
@@ -353,7 +354,7 @@ async def test_the_store_of_a_newer_program_is_left_alone(tmp_path: Path) -> Non
     async with Workspace(tmp_path) as workspace:
         await workspace.call("echo one > text")
     database = workspace.state / "checkpoints" / "checkpoints.db"
-    with sqlite3.connect(database) as db:
+    with contextlib.closing(sqlite3.connect(database)) as db, db:
         db.execute("PRAGMA user_version = 99")
     async with Workspace(tmp_path) as workspace:
         with pytest.raises(CheckpointError, match="a newer Buddy wrote it"):

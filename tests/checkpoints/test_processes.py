@@ -1,6 +1,7 @@
 """Several processes use one store: each knows what the others have under way, and a dead one does not count."""
 
 import asyncio
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -182,7 +183,7 @@ async def test_a_store_of_the_first_version_is_upgraded(tmp_path: Path) -> None:
     async with Workspace(tmp_path) as workspace:
         ended = await workspace.call("echo one > text")
     database = workspace.state / "checkpoints" / "checkpoints.db"
-    with sqlite3.connect(database) as db:
+    with contextlib.closing(sqlite3.connect(database)) as db, db:
         db.executescript(
             "DROP TABLE counters; DROP TABLE overlaps; DROP INDEX open_checkpoints;"
             "ALTER TABLE roots DROP COLUMN version; ALTER TABLE roots DROP COLUMN looked;"

@@ -1,6 +1,7 @@
 """What checkpoints cost: contents that stay in the repository, packs, old checkpoints, and calls that write much."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import shutil
@@ -30,7 +31,7 @@ def repository_with(root: Path, size: int = 10) -> None:
 
 def stored(workspace: Workspace) -> int:
     """How many contents the store has."""
-    with sqlite3.connect(workspace.state / "checkpoints" / "checkpoints.db") as db:
+    with contextlib.closing(sqlite3.connect(workspace.state / "checkpoints" / "checkpoints.db")) as db, db:
         [count] = db.execute("SELECT count(*) FROM contents").fetchone()
     db.close()
     return count
@@ -136,7 +137,7 @@ async def test_old_checkpoints_go_once_a_day_without_a_restart(tmp_path: Path) -
     async with Workspace(tmp_path) as workspace:
         old = await workspace.call("echo one > text")
         database = workspace.state / "checkpoints" / "checkpoints.db"
-        with sqlite3.connect(database) as db:
+        with contextlib.closing(sqlite3.connect(database)) as db, db:
             db.execute("UPDATE checkpoints SET created = 1")
             db.execute("UPDATE counters SET value = 1 WHERE name = 'pruned'")
         db.close()

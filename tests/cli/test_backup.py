@@ -317,7 +317,7 @@ def test_a_backup_does_not_go_into_the_state_directory_by_any_name(tmp_path: Pat
 def test_a_backup_that_a_signal_ends_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     daemon, copy = Daemon(tmp_path, script=SCRIPT), tmp_path / "copy"
     assert daemon.run("exec", "count").code == 0
-    with sqlite3.connect(daemon.state_dir / "other.db", isolation_level=None) as other:
+    with contextlib.closing(sqlite3.connect(daemon.state_dir / "other.db", isolation_level=None)) as other, other:
         other.execute("CREATE TABLE t (x)")
         other.execute("BEGIN EXCLUSIVE")  # the backup waits for it
         with daemon.spawn("backup", str(copy)) as command:
@@ -353,7 +353,7 @@ def test_a_damaged_log_is_named_and_comes_back_from_its_copy(tmp_path: Path) -> 
     assert daemon.run("exec", "count").code == 0
     assert daemon.run("backup", str(copy)).code == 0
     database = daemon.state_dir / "buddy.db"
-    with sqlite3.connect(database) as db:
+    with contextlib.closing(sqlite3.connect(database)) as db, db:
         [root] = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions'").fetchone()
         [size] = db.execute("PRAGMA page_size").fetchone()
     pages = bytearray(database.read_bytes())
