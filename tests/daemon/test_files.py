@@ -9,6 +9,7 @@ import pytest
 
 from tests.harness.clients import decide, read_log, send, start, wire_client
 from tests.harness.daemon import Daemon
+from tests.harness.processes import wait_until
 from tests.harness.scripts import Reply, section, shell
 from tests.harness.wire_client import ErrorResponse, WireClient
 
@@ -50,6 +51,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture
 async def client(daemon: Daemon) -> AsyncGenerator[WireClient]:
+    for name in ("part.txt", "slow.txt", "waited", "go"):  # what another test may have left
+        (daemon.workspace / name).unlink(missing_ok=True)
     (daemon.workspace / "a.txt").write_text("hello")
     async with wire_client(daemon) as client:
         yield client
@@ -114,10 +117,7 @@ async def test_a_call_that_failed_or_was_cancelled_is_undone_too(client: WireCli
     await run(client, session_id, "fail")
     run_id = await send(client, session_id, "slow")
     await client.wait_for("tool_claimed")
-    for _ in range(200):
-        if (daemon.workspace / "slow.txt").exists():
-            break
-        await client.ask("ping")
+    await asyncio.to_thread(wait_until, (daemon.workspace / "slow.txt").exists, "the command to begin")
     with pytest.raises(ErrorResponse, match="RUN_IN_PROGRESS"):
         await client.ask("restore_files", {"dryRun": False}, session_id)
     await client.ask("cancel_run", {"sessionId": session_id, "runId": run_id}, session_id)
@@ -194,7 +194,6 @@ async def test_an_approval_says_what_is_not_covered(client: WireClient, daemon: 
 
 
 async def test_a_file_that_was_changed_since_is_listed_as_a_conflict(client: WireClient, daemon: Daemon) -> None:
-    (daemon.workspace / "part.txt").unlink(missing_ok=True)
     session_id = await start(client, daemon, approvalPolicy="all")
     await run(client, session_id, "fail")
     [listed] = (await client.ask("list_changes", {"all": True}, session_id))["files"]
@@ -259,13 +258,9 @@ async def test_a_long_diff_is_available_in_full(client: WireClient, daemon: Daem
 
 
 async def test_sessions_in_one_directory_learn_of_each_other(client: WireClient, daemon: Daemon) -> None:
-    (daemon.workspace / "go").unlink(missing_ok=True)
     first, second = [await start(client, daemon, approvalPolicy="all") for _ in range(2)]
     await send(client, first, "wait")
-    for _ in range(500):
-        if (daemon.workspace / "waited").exists():
-            break
-        await asyncio.sleep(0.05)
+    await asyncio.to_thread(wait_until, (daemon.workspace / "waited").exists, "the first command to wait")
     await run(client, second, "fail")
     (daemon.workspace / "go").touch()
     await client.wait_for("run_complete")
