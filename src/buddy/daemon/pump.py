@@ -86,7 +86,8 @@ class Pump:
         recent = self._session.audience.recent(cursor) if self._session is not None else None
         if recent is None:
             portion = await self._log.read_lines(session_id, cursor, PORTION_BYTES)
-            if _first_seq(portion) > cursor + 1 and await self._announce_gap():
+            session, is_gap = self._session, _first_seq(portion) > cursor + 1
+            if session is not None and is_gap and await self._announce_gap(session):
                 return b"", self._cursor
         else:
             portion = event_lines(recent, cursor, PORTION_BYTES)
@@ -94,16 +95,16 @@ class Pump:
             self._encoded.add(session_id, cursor, portion)
         return portion
 
-    async def _announce_gap(self) -> bool:
-        """What comes next was pruned before it was sent: record that, and a snapshot, and go on from there."""
+    async def _announce_gap(self, session: Session) -> bool:
+        """The next events were pruned before they were sent: record a gap and a snapshot, and continue from there.
+
+        False if that cannot be recorded; then what is left is sent, as for a session that is not open here.
+        """
         try:
             record = await self._sessions.record(self._session_id)
-            if self._session is not None:
-                await self._session.announce_gap(self._cursor, record)
-            else:
-                await self._sessions.announce_gap(record, self._cursor)
+            await session.announce_gap(self._cursor, record)
         except BuddyError:
-            return False  # it cannot be recorded now; what is left is sent
+            return False
         self._cursor = record.last_seq
         self._woken.set()
         return True
