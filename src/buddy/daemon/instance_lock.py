@@ -37,8 +37,9 @@ def lock_state(state_dir: Path) -> int:
             hint="buddy daemon status, or buddy daemon stop",
             exit_code=75,
         ) from None
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
+    pid = f"{os.getpid()}\n".encode()
+    os.pwrite(descriptor, pid, 0)  # before it is cut: an empty file says that a daemon stopped for good
+    os.ftruncate(descriptor, len(pid))
     return descriptor
 
 
